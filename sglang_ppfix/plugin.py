@@ -13,3 +13,6 @@ def activate() -> None:
     """Install the plugin if ``SGLANG_PPFIX`` asks for it."""
     if os.environ.get(FLAG, "").strip() in ("", "0"):
         return
+    from .activation import activate
+
+    activate()

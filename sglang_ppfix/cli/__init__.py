@@ -11,7 +11,7 @@ import pkgutil
 import sys
 from collections.abc import Sequence
 
-from .. import __version__
+from sglang_ppfix import __version__
 
 _HELP = {
     "ab": "compare policies on a running server, off and on in turn",

@@ -1,0 +1,91 @@
+"""Decide whether the plugin works here, and hook SGLang when its scheduler loads."""
+
+import sys
+from types import ModuleType
+
+import wrapt
+
+from . import __version__, patching
+from .compat.release import installed_release, is_supported, supported_range
+from .hooks.table import TRIGGER, hooks
+from .settings import Mode, SettingError, Settings, read, variable
+
+
+def activate() -> None:
+    """Read the settings and arrange for the hooks.
+
+    Raises:
+        SystemExit: a setting is wrong, or the plugin cannot work and the mode is not
+            ``auto``. SGLang's ``load_plugins()`` swallows every other exception, and
+            the server would run without what the user asked for.
+    """
+    try:
+        settings = read()
+    except SettingError as error:
+        raise SystemExit(f"sglang-ppfix: {error}") from None
+    if settings.mode is Mode.OFF:
+        return
+    reason = _unsupported(settings)
+    if reason is not None:
+        _refuse(settings, reason)
+        return
+    wrapt.register_post_import_hook(_Installer(settings), TRIGGER)
+
+
+class _Installer:
+    """Installs the hooks as soon as SGLang's scheduler module is there."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.hooks = hooks(settings, self.check)
+
+    def __call__(self, module: ModuleType) -> None:
+        try:
+            patching.install(self.hooks)
+            patching.verify(self.hooks)
+        except patching.PatchError as error:
+            patching.undo(self.hooks)
+            _refuse(self.settings, str(error))
+            return
+        # Logging is not configured yet in a scheduler process.
+        print(
+            f"sglang-ppfix {__version__}: hooked sglang {installed_release()}, "
+            f"SGLANG_PPFIX={self.settings.mode.value}, "
+            f"policy {self.settings.policy.value}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def check(self) -> None:
+        """All plugins are loaded: are the hooks still where they were put?"""
+        try:
+            patching.verify(self.hooks)
+        except patching.PatchError as error:
+            patching.undo(self.hooks)
+            _refuse(self.settings, str(error))
+
+
+def _unsupported(settings: Settings) -> str | None:
+    try:
+        release = installed_release()
+    except ValueError as error:
+        return str(error)
+    if release is None:
+        return "SGLang is not installed"
+    if is_supported(release) or settings.allow_untested:
+        return None
+    return (
+        f"sglang {release} is outside the tested range {supported_range()}; "
+        f"{variable('allow_untested')}=1 tries it all the same"
+    )
+
+
+def _refuse(settings: Settings, reason: str) -> None:
+    line = f"sglang-ppfix {__version__}: {reason}"
+    if settings.mode is Mode.AUTO:
+        print(f"{line}; SGLang runs unchanged", file=sys.stderr, flush=True)
+        return
+    raise SystemExit(
+        f"{line}; the server ends because SGLANG_PPFIX="
+        f"{settings.mode.value} (auto would run SGLang unchanged)"
+    )

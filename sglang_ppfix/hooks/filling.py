@@ -1,0 +1,71 @@
+"""Staggered filling: the share limits what a slot takes in during its turn."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sglang_ppfix.compat import scheduler as compat
+
+from .ring import current_ring
+
+Wrapped = Callable[..., Any]
+
+
+def get_next_batch_to_run(
+    wrapped: Wrapped, scheduler: Any, args: Any, kwargs: Any
+) -> Any:
+    """Around ``Scheduler.get_next_batch_to_run``: once per loop iteration."""
+    ring = current_ring()
+    if ring is None:
+        return wrapped(*args, **kwargs)
+    ring.begin_iteration()
+    result = wrapped(*args, **kwargs)
+    ring.log.end_iteration(compat.batch_to_run(result) is not None)
+    return result
+
+
+def get_new_batch_prefill_raw(
+    wrapped: Wrapped, scheduler: Any, args: Any, kwargs: Any
+) -> Any:
+    """Around ``Scheduler._get_new_batch_prefill_raw``: the turn to take in requests."""
+    ring = current_ring()
+    if ring is None or not ring.watches:
+        return wrapped(*args, **kwargs)
+    turn = ring.begin_turn(compat.running_batch(scheduler, args, kwargs))
+    try:
+        result = wrapped(*args, **kwargs)
+    finally:
+        ring.turn = None
+    ring.log.end_turn(turn, compat.new_batch(result))
+    return result
+
+
+def add_one_req(wrapped: Wrapped, adder: Any, args: Any, kwargs: Any) -> Any:
+    """Around ``PrefillAdder.add_one_req``: may this turn take one more?
+
+    ``OTHER`` ends the turn without latching the slot; stock answers the same when
+    ``--prefill-max-requests`` is reached. A chunk in progress was added before and
+    counts once.
+    """
+    ring = current_ring()
+    if ring is None or ring.turn is None:
+        return wrapped(*args, **kwargs)
+    turn = ring.turn
+    # A running request that priority just preempted must not lose its place to
+    # nobody: the one it made room for goes in.
+    if ring.balances and not adder.preempt_list:
+        plan = ring.plan(turn)
+        held = len(turn.batch.reqs) + len(adder.can_run_list)
+        if held >= plan.share:
+            turn.refusal = "share"
+        elif adder.can_run_list and adder.log_input_tokens >= turn.token_share:
+            turn.refusal = "token share"
+        if turn.refusal is not None:
+            from sglang.srt.managers.schedule_policy import AddReqResult
+
+            return AddReqResult.OTHER
+    result = wrapped(*args, **kwargs)
+    if result.name == "NO_TOKEN":
+        turn.refusal = "tokens"
+    elif result.name == "OTHER":
+        turn.refusal = "prefill budget"
+    return result

@@ -1,0 +1,186 @@
+"""The micro-batch ring of one scheduler process, as the rule needs to see it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sglang_ppfix.compat import scheduler as compat
+from sglang_ppfix.observe.admissions import AdmissionLog
+from sglang_ppfix.policy import TurnPlan, plan_turn, target_slots, token_share
+from sglang_ppfix.settings import Policy, Settings
+
+
+class Turn:
+    """One slot's turn to take in requests; planned when stock builds a batch."""
+
+    __slots__ = (
+        "batch",
+        "chunked_req",
+        "latched",
+        "occupancy",
+        "plan",
+        "refusal",
+        "slot",
+        "token_share",
+    )
+
+    def __init__(self, slot: int, batch: Any, chunked_req: Any) -> None:
+        self.slot = slot
+        self.batch = batch
+        self.chunked_req = chunked_req
+        self.latched: bool = batch.batch_is_full
+        self.occupancy: list[int] = []
+        self.plan: TurnPlan | None = None
+        self.token_share = 0
+        # Why the turn ended with requests still waiting.
+        self.refusal: str | None = None
+
+
+class Ring:
+    """State of the ring and the plan of the present turn.
+
+    Reads only what is the same on every rank in the same loop iteration: slot
+    membership, the ordered waiting queue, counters and settings.
+    """
+
+    def __init__(self, scheduler: Any, settings: Settings) -> None:
+        self.scheduler = scheduler
+        self.policy = settings.policy
+        self.length: int = scheduler.pp_loop_size
+        self.stages: int = scheduler.pp_group.world_size
+        self.slots = target_slots(
+            self.stages, self.length - self.stages, settings.slots
+        )
+        self.iteration = -1
+        self.slot = -1
+        self.turn: Turn | None = None
+        self.log = AdmissionLog(self, settings)
+        # Per slot: what (live, waiting, cap) were when its latch was last tried.
+        self._latch_tried: list[tuple[int, int, int] | None] = [None] * self.length
+
+    @property
+    def balances(self) -> bool:
+        """Whether the plugin, not stock, decides now."""
+        return self.policy is Policy.BALANCED
+
+    @property
+    def watches(self) -> bool:
+        """Whether turns are planned and counted at all."""
+        return self.policy is not Policy.STOCK
+
+    def begin_iteration(self) -> None:
+        """Called once per loop iteration, before stock picks the batch to run."""
+        self.iteration += 1
+        running = self.scheduler.running_batch
+        for slot, batch in enumerate(self.scheduler.running_mbs):
+            if batch is running:
+                self.slot = slot
+                return
+        raise RuntimeError("running_batch is in no slot of running_mbs")
+
+    def begin_turn(self, batch: Any) -> Turn:
+        """A slot may take in requests now; ``batch`` is its running batch."""
+        self.turn = Turn(self.slot, batch, self.scheduler.chunked_req)
+        if batch.batch_is_full and self.balances and self.scheduler.waiting_queue:
+            self._retry_latch(self.turn)
+        return self.turn
+
+    def plan(self, turn: Turn) -> TurnPlan:
+        """Plan of the turn, computed once: the queue is final when stock asks."""
+        if turn.plan is None:
+            scheduler = self.scheduler
+            turn.occupancy = self.occupancy(turn.batch)
+            turn.plan = plan_turn(
+                turn.occupancy,
+                turn.slot,
+                len(scheduler.waiting_queue),
+                scheduler.max_running_requests,
+                self.slots,
+                compat.read_cap() or 1,
+                turn.chunked_req is not None,
+            )
+            turn.token_share = token_share(
+                [
+                    len(req.origin_input_ids) + len(req.output_ids)
+                    for req in scheduler.waiting_queue[: turn.plan.admissible]
+                ],
+                turn.plan.slots,
+            )
+        return turn.plan
+
+    def occupancy(self, batch: Any) -> list[int]:
+        """Unfinished requests per slot, each counted in the slot that keeps it.
+
+        ``batch`` stands for the present slot: a prefill has been merged into it, and
+        ``running_mbs`` is stale there. A chunked prefill in progress counts nowhere.
+        """
+        counts = []
+        for slot in range(self.length):
+            if slot == self.slot:
+                counts.append(sum(not req.finished() for req in batch.reqs))
+            else:
+                counts.append(sum(1 for _ in self.requests_of(slot)))
+        return counts
+
+    def requests_of(self, slot: int) -> Iterator[Any]:
+        """Unfinished requests of another slot, prefills in flight included."""
+        running = self.scheduler.running_mbs[slot]
+        for req in running.reqs:
+            if not req.finished():
+                yield req
+        launched = self.scheduler.mbs[slot]
+        if launched is None or launched is running:
+            return
+        # A prefill is merged into running_mbs in the slot's next turn only. The
+        # batch still names a chunked request that has since moved on.
+        kept = set(map(id, running.reqs))
+        kept.add(id(launched.chunked_req))
+        kept.add(id(self.scheduler.chunked_req))
+        for req in launched.reqs:
+            if id(req) not in kept and not req.finished():
+                yield req
+
+    def other_requests(self) -> Iterator[Any]:
+        """Unfinished requests of all slots but the present one."""
+        for slot in range(self.length):
+            if slot != self.slot:
+                yield from self.requests_of(slot)
+
+    def _retry_latch(self, turn: Turn) -> None:
+        """Clear ``batch_is_full`` when something changed since it was last tried.
+
+        Stock clears it only when a request leaves this very slot, although another
+        slot's request frees rows and tokens, and a new one raises the share.
+        """
+        plan = self.plan(turn)
+        now = (
+            plan.live,
+            len(self.scheduler.waiting_queue),
+            compat.read_cap() or 1,
+        )
+        if (
+            plan.share > turn.occupancy[turn.slot]
+            and self._latch_tried[turn.slot] != now
+        ):
+            self._latch_tried[turn.slot] = now
+            turn.batch.batch_is_full = False
+
+
+_ring: Ring | None = None
+
+
+def open_ring(scheduler: Any, settings: Settings) -> Ring:
+    """Make the ring of this process's scheduler, replacing an earlier one."""
+    global _ring
+    _ring = Ring(scheduler, settings)
+    return _ring
+
+
+def close_ring() -> None:
+    """Forget the ring: every hook is stock again."""
+    global _ring
+    _ring = None
+
+
+def current_ring() -> Ring | None:
+    """The ring of this process, None while it has none. One scheduler a process."""
+    return _ring
