@@ -1,0 +1,1 @@
+"""Models that the lab's servers load through ``SGLANG_EXTERNAL_MODEL_PACKAGE``."""
