@@ -1,0 +1,185 @@
+"""The filling rule. Each test names the wrong change that it would catch."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sglang_ppfix.policy import (
+    derive_cap,
+    plan_turn,
+    stock_cap,
+    target_slots,
+    token_share,
+)
+from sglang_ppfix.policy.filling import water_level
+
+occupancies = st.lists(st.integers(0, 12), min_size=1, max_size=16)
+
+
+@st.composite
+def states(draw):
+    """A ring in any state that the scheduler can be in."""
+    occupancy = draw(occupancies)
+    chunk = draw(st.booleans())
+    live = sum(occupancy) + chunk
+    return {
+        "occupancy": occupancy,
+        "slot": draw(st.integers(0, len(occupancy) - 1)),
+        "waiting": draw(st.integers(0, 200)),
+        "max_running_requests": draw(st.integers(max(live, 1), live + 100)),
+        "slots": draw(st.integers(1, len(occupancy))),
+        "cap": draw(st.integers(1, 40)),
+        "chunk_in_progress": chunk,
+    }
+
+
+@given(occupancies, st.integers(0, 300))
+def test_water_level_takes_exactly_what_is_poured(occupancy, poured):
+    """Catches any off-by-one in the level: capacity is counted independently."""
+    level, rest = water_level(occupancy, poured)
+
+    def capacity(height):
+        return sum(max(height - held, 0) for held in occupancy)
+
+    assert capacity(level) + rest == poured
+    assert capacity(level + 1) > poured
+
+
+def run_lap(state):
+    """All slots take what the plan lets them, and stock's rows and cap allow."""
+    state = dict(state, occupancy=list(state["occupancy"]))
+    occupancy, start = state["occupancy"], state["slot"]
+    for turn in range(len(occupancy)):
+        state["slot"] = (start + turn) % len(occupancy)
+        plan = plan_turn(**state)
+        held = occupancy[state["slot"]]
+        taken = min(plan.share - held, plan.admissible, state["cap"] - held)
+        if taken > 0:
+            occupancy[state["slot"]] += taken
+            state["waiting"] -= taken
+    return state
+
+
+@given(states())
+def test_one_lap_admits_all_that_rows_and_cap_allow(state):
+    """Catches a share that starves: after one lap nothing admissible is left, except
+    where the cap that the user gave stands in the way."""
+    before = sum(state["occupancy"]) + state["chunk_in_progress"]
+    after = run_lap(state)
+    live = sum(after["occupancy"]) + state["chunk_in_progress"]
+    assert live - before + after["waiting"] == state["waiting"]  # none lost
+    assert live <= state["max_running_requests"]
+    if after["waiting"] and live < state["max_running_requests"]:
+        plan = plan_turn(**{**after, "slot": 0})
+        filled = after["occupancy"][: plan.slots]
+        assert all(held >= min(plan.share, state["cap"]) - 1 for held in filled)
+
+
+@given(states())
+def test_share_is_never_above_the_even_split(state):
+    """Catches a share that lets one slot run ahead: the largest micro-batch sets the
+    lap, and ceil(demand / slots) is the best there is. Only what a slot holds
+    already may be more."""
+    plan = plan_turn(**state)
+    even = -(-(plan.live + plan.admissible) // plan.slots)
+    over = [held for held in state["occupancy"][: plan.slots] if held > even]
+    assert plan.share <= max(even, 1) or over
+
+
+@given(states())
+def test_the_plan_depends_on_nothing_else(state):
+    """Catches a hidden input (clock, random numbers, order of a set): ranks that see
+    the same state must decide the same."""
+    assert plan_turn(**state) == plan_turn(**{**state})
+
+
+@given(st.integers(1, 16), st.integers(0, 64))
+def test_an_empty_ring_is_filled_evenly(slots, waiting):
+    """Catches greedy filling (8,8,0,0) and the tail of a rounded-up share (3,3,3,0)."""
+    state = {
+        "occupancy": [0] * slots,
+        "slot": 0,
+        "waiting": waiting,
+        "max_running_requests": 64,
+        "slots": slots,
+        "cap": 64,
+    }
+    after = run_lap({**state, "chunk_in_progress": False})["occupancy"]
+    assert sum(after) == waiting
+    assert max(after) - min(after) <= 1
+
+
+@pytest.mark.parametrize(
+    ("occupancy", "slot", "waiting", "share"),
+    [
+        ([1, 0, 0, 0], 1, 7, 2),  # the burst of DESIGN: 1, then 2, 2, 2
+        ([5, 0, 0, 0], 1, 1, 1),  # a full slot does not raise the others' share
+        ([8, 8, 8, 8], 2, 5, 8),  # no rows: nothing to take
+        ([8, 8, 7, 8], 2, 5, 8),  # one row is free, and it is this slot's
+        ([8, 8, 7, 8], 0, 5, 8),  # it is not this slot's, which holds 8 already
+        ([0, 0, 0, 0], 3, 2, 1),
+    ],
+)
+def test_examples(occupancy, slot, waiting, share):
+    """Catches a change of meaning that properties leave open."""
+    plan = plan_turn(occupancy, slot, waiting, 32, slots=4, cap=8)
+    assert plan.share == share
+
+
+def test_slots_beyond_the_target_take_nothing_unless_the_cap_needs_them():
+    """Catches an async-depth slot that is filled, and rows lost to a small cap."""
+    occupancy = [0] * 16
+    assert plan_turn(occupancy, 10, 32, 64, slots=8, cap=8).share == 0
+    assert plan_turn(occupancy, 10, 32, 64, slots=8, cap=2).share == 2
+    assert plan_turn(occupancy, 10, 32, 64, slots=8, cap=2).slots == 16
+
+
+def test_a_chunk_in_progress_counts_once():
+    """Catches counting it in no slot, or in two."""
+    without = plan_turn([2, 2, 2, 2], 0, 0, 32, slots=4, cap=8)
+    with_chunk = plan_turn([2, 2, 2, 2], 0, 0, 32, 4, 8, chunk_in_progress=True)
+    assert (without.live, with_chunk.live) == (8, 9)
+    assert (without.share, with_chunk.share) == (2, 3)
+
+
+@given(st.lists(st.integers(1, 9000), max_size=64), st.integers(1, 16))
+def test_token_share_takes_every_prompt_within_one_lap(prompts, slots):
+    """Catches prefill starved by the token share: a turn ends after the prompt that
+    reaches the share, so the turns of one lap take all."""
+    share = token_share(prompts, slots)
+    left = list(prompts)
+    for _ in range(slots):
+        taken = 0
+        while left and (not taken or taken < share):
+            taken += left.pop(0)
+    assert not left
+
+
+@pytest.mark.parametrize(
+    ("pp_size", "depth", "requested", "slots"),
+    [
+        (4, 0, None, 4),
+        (4, 2, None, 6),
+        (8, 8, None, 10),
+        (8, 8, 8, 8),
+        (4, 0, 9, 4),
+        (4, 0, 2, 2),
+    ],
+)
+def test_target_slots(pp_size, depth, requested, slots):
+    """Catches filling all 16 slots of a depth of 8, and a request beyond the ring."""
+    assert target_slots(pp_size, depth, requested) == slots
+
+
+@given(st.integers(1, 4096), st.integers(1, 64))
+def test_the_derived_cap_holds_every_row_and_is_the_smallest_that_does(rows, slots):
+    """Catches rounding down (60 over 8 loses 4 rows) and a cap larger than needed."""
+    cap = derive_cap(rows, slots)
+    assert cap * slots >= rows
+    assert (cap - 1) * slots < rows
+
+
+def test_stock_cap_is_what_stock_takes():
+    """Catches a log line that blames stock for a number it never took."""
+    assert stock_cap(60, 8) == 7
+    assert stock_cap(3, 8) == 1
