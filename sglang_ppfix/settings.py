@@ -30,6 +30,11 @@ class Policy(Enum):
     OBSERVE = "observe"  # stock decides, the plugin counts and logs
     STOCK = "stock"  # stock decides, nothing is counted
 
+    @property
+    def balances(self) -> bool:
+        """Whether the plugin decides, not stock."""
+        return self is Policy.BALANCED
+
 
 class LogLevel(Enum):
     """How much of the admissions is logged."""

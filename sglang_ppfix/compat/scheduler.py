@@ -119,3 +119,9 @@ def out_of_scope(scheduler: Any) -> str | None:
     if getattr(args, "enable_hisparse", False):
         return "--enable-hisparse"
     return None
+
+
+def received_tensors(result: Any) -> dict[str, Any]:
+    """Dict out of the result of ``_pp_recv_typed_dict``: in a pair with an event from
+    0.5.21 on, the dict itself before."""
+    return result[0] if isinstance(result, tuple) else result  # type: ignore[no-any-return]

@@ -8,7 +8,49 @@ from sglang_ppfix.compat import scheduler as compat
 from sglang_ppfix.policy import derive_cap, stock_cap, target_slots
 from sglang_ppfix.settings import Policy, Settings
 
+from . import agreement
+
 logger = logging.getLogger(__name__)
+
+
+class Cap:
+    """The cap of one scheduler; a value that the user gave is never touched."""
+
+    def __init__(self, rows: int, stages: int, given: bool) -> None:
+        self.rows = rows
+        self.stages = stages
+        self.given = given
+        self._ours = stock_cap(rows, stages)
+
+    def wanted(self, policy: Policy, slots: int) -> int:
+        """The cap that a policy derives for ``slots`` target slots."""
+        if policy.balances:
+            return derive_cap(self.rows, slots)
+        return stock_cap(self.rows, self.stages)
+
+    def follow(self, policy: Policy, slots: int) -> None:
+        """Set the cap for a policy, unless the user gave one at start or since."""
+        self.given = self.given or compat.read_cap() != self._ours
+        if self.given:
+            return
+        wanted = self.wanted(policy, slots)
+        if wanted != self._ours:
+            compat.write_cap(wanted)
+            self._ours = wanted
+
+
+_cap: Cap | None = None
+
+
+def current_cap() -> Cap:
+    """The cap of this process's scheduler.
+
+    Raises:
+        RuntimeError: ``init_model_worker`` has not run.
+    """
+    if _cap is None:
+        raise RuntimeError("the scheduler has no cap yet")
+    return _cap
 
 
 def init_model_worker(settings: Settings) -> Callable[..., Any]:
@@ -17,65 +59,72 @@ def init_model_worker(settings: Settings) -> Callable[..., Any]:
     def wrapper(
         wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any
     ) -> Any:
+        global _cap
         given = compat.read_cap()
         result = wrapped(*args, **kwargs)
-        if scheduler.pp_group.world_size > 1 and not compat.out_of_scope(scheduler):
-            _apply(scheduler, settings, given)
+        stages = scheduler.pp_group.world_size
+        if stages > 1:
+            agreement.publish(settings)
+        _cap = Cap(scheduler.max_running_requests, stages, given is not None)
+        if stages > 1 and not compat.out_of_scope(scheduler):
+            depth = compat.async_batch_depth(scheduler)
+            slots = target_slots(stages, depth, settings.slots)
+            _cap.follow(settings.policy, slots)
+            if compat.pp_rank(scheduler) == 0 and compat.tp_rank(scheduler) == 0:
+                _explain(_cap, settings.policy, slots, depth)
         return result
 
     return wrapper
 
 
-def _apply(scheduler: Any, settings: Settings, given: int | None) -> None:
-    rows = scheduler.max_running_requests
-    stages = scheduler.pp_group.world_size
-    depth = compat.async_batch_depth(scheduler)
-    slots = target_slots(stages, depth, settings.slots)
-    derived, stock = derive_cap(rows, slots), stock_cap(rows, stages)
-    say = logger.info if compat.pp_rank(scheduler) == 0 else logger.debug
-    warn = logger.warning if compat.pp_rank(scheduler) == 0 else logger.debug
-    if given is not None:
-        say("ppfix: pp_max_micro_batch_size=%d was given and is obeyed", given)
-    elif settings.policy is not Policy.BALANCED:
-        say(
-            "ppfix: pp_max_micro_batch_size=%d (stock); policy balanced would take %d",
-            stock,
-            derived,
+def _explain(cap: Cap, policy: Policy, slots: int, depth: int) -> None:
+    ring = cap.stages + depth
+    stock = stock_cap(cap.rows, cap.stages)
+    if cap.given:
+        logger.info(
+            "ppfix: pp_max_micro_batch_size=%s was given and is obeyed",
+            compat.read_cap(),
         )
-    else:
-        compat.write_cap(derived)
-        say(
+    elif policy.balances:
+        logger.info(
             "ppfix: pp_max_micro_batch_size=%d "
             "(max_running_requests=%d over %d slots, rounded up); stock takes %d",
-            derived,
-            rows,
+            derive_cap(cap.rows, slots),
+            cap.rows,
             slots,
             stock,
         )
-    if rows < stages + depth:
-        warn(
+    else:
+        logger.info(
+            "ppfix: pp_max_micro_batch_size=%d (stock); policy balanced would take %d",
+            stock,
+            derive_cap(cap.rows, slots),
+        )
+    if cap.rows < ring:
+        logger.warning(
             "ppfix: max_running_requests=%d is smaller than the %d slots of the ring: "
-            "at least %d slots stay empty; raise --max-running-requests to %d or more",
-            rows,
-            stages + depth,
-            stages + depth - rows,
-            stages + depth,
+            "%d slots stay empty; raise --max-running-requests to %d or more",
+            cap.rows,
+            ring,
+            ring - cap.rows,
+            ring,
         )
-    if slots < stages + depth:
-        warn(
-            "ppfix: --pp-async-batch-depth %d makes %d slots, of which %d are filled: "
-            "more than pp_size slots pay only while they hide latency; "
+    if policy.balances and slots < ring:
+        logger.warning(
+            "ppfix: the ring has %d slots (--pp-async-batch-depth %d), %d of them are "
+            "filled: more than pp_size slots pay only while they hide latency; "
             "lower the depth, or set SGLANG_PPFIX_SLOTS",
+            ring,
             depth,
-            stages + depth,
             slots,
         )
-    elif given is None and settings.policy is not Policy.BALANCED and depth:
-        warn(
-            "ppfix: stock's pp_max_micro_batch_size=%d lets %d of %d slots take every "
-            "row: --pp-async-batch-depth %d makes slots that cannot be filled",
+    fillable = -(-cap.rows // stock)
+    if not policy.balances and not cap.given and fillable < ring:
+        logger.warning(
+            "ppfix: stock's pp_max_micro_batch_size=%d lets %d slots take every row: "
+            "--pp-async-batch-depth %d makes %d slots that cannot be filled",
             stock,
-            -(-rows // stock),
-            stages + depth,
+            fillable,
             depth,
+            ring - fillable,
         )

@@ -3,10 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
+from sglang_ppfix import __version__
 from sglang_ppfix.compat import scheduler as compat
 from sglang_ppfix.observe.admissions import AdmissionLog
 from sglang_ppfix.policy import TurnPlan, plan_turn, target_slots, token_share
 from sglang_ppfix.settings import Policy, Settings
+
+from .cap import current_cap
+from .change import Change
+from .courier import Courier
 
 
 class Turn:
@@ -47,25 +52,86 @@ class Ring:
         self.policy = settings.policy
         self.length: int = scheduler.pp_loop_size
         self.stages: int = scheduler.pp_group.world_size
-        self.slots = target_slots(
-            self.stages, self.length - self.stages, settings.slots
-        )
+        self.slots = self._target_slots(settings.slots)
         self.iteration = -1
         self.slot = -1
         self.turn: Turn | None = None
         self.log = AdmissionLog(self, settings)
+        self.courier = Courier(
+            compat.pp_rank(scheduler), bool(scheduler.pp_group.is_last_rank)
+        )
+        self.leads = compat.pp_rank(scheduler) == 0 and compat.tp_rank(scheduler) == 0
+        self.refused: str | None = None
+        self._pending: dict[str, int] = {}
         # Per slot: what (live, waiting, cap) were when its latch was last tried.
         self._latch_tried: list[tuple[int, int, int] | None] = [None] * self.length
 
     @property
     def balances(self) -> bool:
         """Whether the plugin, not stock, decides now."""
-        return self.policy is Policy.BALANCED
+        return self.policy.balances
 
     @property
     def watches(self) -> bool:
         """Whether turns are planned and counted at all."""
         return self.policy is not Policy.STOCK
+
+    def apply(self, change: Change) -> None:
+        """Change the switch; called on every rank in the same loop iteration."""
+        if change.policy is not None:
+            self.policy = change.policy
+        if change.slots is not None:
+            self.slots = self._target_slots(change.slots or None)
+        if change.log is not None:
+            self.log.set_level(change.log)
+        current_cap().follow(self.policy, self.slots)
+        # What a slot was refused under the old policy says nothing about the new.
+        self._latch_tried = [None] * self.length
+        self.log.changed(change)
+
+    def request(self, codes: dict[str, int]) -> None:
+        """Rank 0 only: have every rank apply a change in the same iteration."""
+        self._pending.update(codes)
+
+    def pending_codes(self) -> dict[str, int]:
+        """What waits to be sent; it is handed out once."""
+        codes, self._pending = self._pending, {}
+        return codes
+
+    def report(self) -> dict[str, Any]:
+        """What this rank tells rank 0 about itself."""
+        return {
+            "pp_rank": compat.pp_rank(self.scheduler),
+            "version": __version__,
+            "policy": self.policy.value,
+            "target_slots": self.slots,
+            "iteration": self.iteration,
+            "digest": self.log.digest(),
+            "admissions": self.log.admissions,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """What ``/server_info`` shows under ``ppfix``, from this rank."""
+        return {
+            **self.report(),
+            "slots": self.length,
+            "stages": self.stages,
+            "cap": compat.read_cap(),
+            "cap_given": current_cap().given,
+            "log": self.log.level.value,
+            "laps": self.log.laps,
+            "occupancy": self.occupancy(),
+            "queue_req": len(self.scheduler.waiting_queue),
+            "new_seqs": self.log.new_seqs,
+            "requeued": self.log.requeued,
+            "deferred": dict(self.log.deferred),
+            "last_change": self.log.last_change,
+            "refused": self.refused,
+            "ranks": self.courier.received,
+        }
+
+    def _target_slots(self, requested: int | None) -> int:
+        return target_slots(self.stages, self.length - self.stages, requested)
 
     def begin_iteration(self) -> None:
         """Called once per loop iteration, before stock picks the batch to run."""
@@ -107,22 +173,23 @@ class Ring:
             )
         return turn.plan
 
-    def occupancy(self, batch: Any) -> list[int]:
+    def occupancy(self, batch: Any = None) -> list[int]:
         """Unfinished requests per slot, each counted in the slot that keeps it.
 
-        ``batch`` stands for the present slot: a prefill has been merged into it, and
-        ``running_mbs`` is stale there. A chunked prefill in progress counts nowhere.
+        In a slot's turn ``batch`` stands for that slot: a prefill has been merged
+        into it, and ``running_mbs`` is stale there. None between iterations. A
+        chunked prefill in progress counts nowhere.
         """
         counts = []
         for slot in range(self.length):
-            if slot == self.slot:
+            if batch is not None and slot == self.slot:
                 counts.append(sum(not req.finished() for req in batch.reqs))
             else:
                 counts.append(sum(1 for _ in self.requests_of(slot)))
         return counts
 
     def requests_of(self, slot: int) -> Iterator[Any]:
-        """Unfinished requests of another slot, prefills in flight included."""
+        """Unfinished requests of a slot at rest, prefills in flight included."""
         running = self.scheduler.running_mbs[slot]
         for req in running.reqs:
             if not req.finished():

@@ -8,6 +8,7 @@ from sglang_ppfix import __version__
 from sglang_ppfix.compat import scheduler as compat
 from sglang_ppfix.settings import Settings
 
+from . import agreement
 from .ring import close_ring, open_ring
 
 logger = logging.getLogger(__name__)
@@ -28,8 +29,11 @@ def scheduler_init(settings: Settings, check: Callable[[], None]) -> Wrapper:
     ) -> None:
         check()
         wrapped(*args, **kwargs)
+        stages = scheduler.pp_group.world_size
+        if stages > 1:
+            agreement.check(settings, stages)
         reason = compat.out_of_scope(scheduler)
-        if scheduler.pp_group.world_size == 1:
+        if stages == 1:
             reason = "--pp-size 1: there is no pipeline"
         if reason is not None:
             logger.info("ppfix %s: stock behaviour, because of %s", __version__, reason)

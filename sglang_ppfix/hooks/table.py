@@ -2,35 +2,39 @@
 
 from collections.abc import Callable
 
+from packaging.version import Version
+
+from sglang_ppfix.compat import parameters
 from sglang_ppfix.patching import Hook
 from sglang_ppfix.settings import Settings
 
-from . import cap, filling, memory, startup
+from . import cap, control, filling, memory, reports, startup
 
 _SCHEDULER = "sglang.srt.managers.scheduler"
 _POLICY = "sglang.srt.managers.schedule_policy"
 _BATCH = "sglang.srt.managers.schedule_batch"
+_RECEIVER = "sglang.srt.managers.scheduler_components.request_receiver"
 
 #: The module whose import makes every target importable.
 TRIGGER = _SCHEDULER
 
-_ADDER = (
-    "page_size, tree_cache, token_to_kv_pool_allocator, running_batch, "
-    "new_token_ratio, rem_input_tokens, rem_chunk_tokens, num_mixed_decode_tokens, "
-    "priority_scheduling_preemption_threshold, max_prefill_bs, max_running_requests, "
-    "prefill_max_requests, prefill_delayer_single_pass, dllm_config, "
-    "waiting_queue_len, prefill_tile_block_m"
-)
 
+def hooks(
+    settings: Settings, check: Callable[[], None], release: Version | None = None
+) -> list[Hook]:
+    """The hooks for one process.
 
-def hooks(settings: Settings, check: Callable[[], None]) -> list[Hook]:
-    """The hooks for one process; ``check`` runs when a scheduler is made."""
-    return [
+    Args:
+        settings: of this process.
+        check: runs when a scheduler is made.
+        release: SGLang's; None takes the hooks of the newest.
+    """
+    every = [
         Hook(
             _SCHEDULER,
             "Scheduler.__init__",
             startup.scheduler_init(settings, check),
-            ["server_args, port_args"],
+            parameters.SCHEDULER_INIT,
         ),
         Hook(
             _SCHEDULER,
@@ -48,19 +52,19 @@ def hooks(settings: Settings, check: Callable[[], None]) -> list[Hook]:
             _SCHEDULER,
             "Scheduler.get_next_batch_to_run",
             filling.get_next_batch_to_run,
-            ["running_batch, last_batch"],
+            parameters.GET_NEXT_BATCH_TO_RUN,
         ),
         Hook(
             _SCHEDULER,
             "Scheduler._get_new_batch_prefill_raw",
             filling.get_new_batch_prefill_raw,
-            ["prefill_delayer_single_pass, running_batch"],
+            parameters.GET_NEW_BATCH_PREFILL_RAW,
         ),
         Hook(
             _POLICY,
             "PrefillAdder.__init__",
             memory.prefill_adder_init,
-            [_ADDER],
+            parameters.PREFILL_ADDER_INIT,
         ),
         Hook(
             _POLICY,
@@ -78,6 +82,43 @@ def hooks(settings: Settings, check: Callable[[], None]) -> list[Hook]:
             _BATCH,
             "ScheduleBatch.retract_decode",
             memory.retract_decode,
+            parameters.RETRACT_DECODE,
+        ),
+        Hook(
+            _RECEIVER,
+            "SchedulerRequestReceiver._pull_raw_reqs",
+            control.pull_raw_reqs,
             [""],
         ),
+        Hook(
+            _SCHEDULER,
+            "Scheduler.process_input_requests",
+            control.process_input_requests,
+            ["recv_reqs"],
+        ),
+        Hook(
+            _SCHEDULER,
+            "Scheduler.set_internal_state",
+            control.set_internal_state,
+            ["recv_req"],
+        ),
+        Hook(
+            _SCHEDULER,
+            "Scheduler.get_internal_state",
+            control.get_internal_state,
+            ["recv_req"],
+        ),
+        Hook(
+            _SCHEDULER,
+            "Scheduler._pp_send_dict_to_next_stage",
+            reports.send_dict,
+            parameters.PP_SEND_DICT_TO_NEXT_STAGE,
+        ),
+        Hook(
+            _SCHEDULER,
+            "Scheduler._pp_recv_typed_dict",
+            reports.recv_typed_dict,
+            ["expected_kind, all_gather_group"],
+        ),
     ]
+    return parameters.in_release(every, release)

@@ -16,6 +16,7 @@ from sglang_ppfix.compat import scheduler as compat
 from sglang_ppfix.settings import LogLevel, Settings
 
 if TYPE_CHECKING:
+    from sglang_ppfix.hooks.change import Change
     from sglang_ppfix.hooks.ring import Ring, Turn
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class AdmissionLog:
         self._digest = hashlib.blake2b(digest_size=8)
         self._file = self._open(settings.decision_log)
         self.level = settings.log
+        self.last_change: dict[str, Any] | None = None
 
     def set_level(self, level: LogLevel) -> None:
         """Change how much is logged."""
@@ -69,6 +71,28 @@ class AdmissionLog:
         if self.level is LogLevel.ALL_RANKS:
             return True
         return self._rank == 0 and level in (LogLevel.SUMMARY, self.level)
+
+    def changed(self, change: Change) -> None:
+        """The switch was changed in this iteration."""
+        ring = self.ring
+        self.last_change = {
+            "iteration": ring.iteration,
+            "policy": ring.policy.value,
+            "target_slots": ring.slots,
+            "digest": self.digest(),
+        }
+        self._record_line(json.dumps([ring.iteration, ring.policy.value, ring.slots]))
+        if self._leads and self._rank == 0:
+            logger.info(
+                "ppfix change, policy: %s, target slots: %d, cap: %s, log: %s, "
+                "iteration: %d, digest: %s",
+                ring.policy.value,
+                ring.slots,
+                compat.read_cap(),
+                self.level.value,
+                ring.iteration,
+                self.digest(),
+            )
 
     def end_iteration(self, ran: bool) -> None:
         """A slot's iteration is over; ``ran`` when it launched a forward."""
@@ -126,7 +150,9 @@ class AdmissionLog:
 
     def _record(self, turn: Turn, rids: list[str]) -> None:
         decision = [self.ring.iteration, turn.slot, self.ring.plan(turn).share, rids]
-        line = json.dumps(decision, separators=(",", ":"))
+        self._record_line(json.dumps(decision, separators=(",", ":")))
+
+    def _record_line(self, line: str) -> None:
         self._digest.update(line.encode())
         if self._file is not None:
             self._file.write(line + "\n")
