@@ -1,0 +1,109 @@
+"""A running server: is every rank hooked, with one version and one policy?"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import aiohttp
+
+from sglang_ppfix import __version__
+
+from .report import Check, State
+
+TIMEOUT_S = 10.0
+_NAME = "server"
+
+
+def server(url: str) -> Iterator[Check]:
+    """Ask ``url`` for ``/server_info`` and judge what its ranks say.
+
+    Args:
+        url: base address, as ``http://127.0.0.1:30000``.
+    """
+    try:
+        info = asyncio.run(_server_info(url))
+    except (aiohttp.ClientError, OSError, ValueError, asyncio.TimeoutError) as error:
+        reason = str(error) or type(error).__name__
+        yield Check(
+            _NAME,
+            State.FAIL,
+            f"{url} does not answer /server_info: {reason}",
+            f"curl {url.rstrip('/')}/server_info",
+        )
+        return
+    states = info.get("internal_states")
+    if not isinstance(states, list) or not states:
+        yield Check(_NAME, State.FAIL, f"{url} shows no internal_states", _restart())
+        return
+    for number, state in enumerate(states):
+        where = url if len(states) == 1 else f"{url}, data-parallel rank {number}"
+        yield from judge(state, info, where)
+
+
+def judge(state: Any, info: dict[str, Any], where: str) -> Iterator[Check]:
+    """Judge one entry of ``internal_states``.
+
+    Args:
+        state: the entry; the plugin's part is under ``ppfix``.
+        info: all of ``/server_info``.
+        where: what to call this server.
+    """
+    ours = state.get("ppfix") if isinstance(state, dict) else None
+    if not isinstance(ours, dict):
+        text = f"{where}: PP rank 0 is not hooked (no ppfix in internal_states)"
+        yield Check(_NAME, State.FAIL, text, _restart())
+        return
+    if not ours.get("active", True):
+        text = f"{where}: stock behaviour, because of {ours.get('reason', 'unknown')}"
+        yield Check(_NAME, State.WARN, text)
+        return
+    stages = ours.get("stages") or info.get("pp_size") or 1
+    ranks = [rank for rank in ours.get("ranks") or [] if isinstance(rank, dict)]
+    missing = sorted(set(range(int(stages))) - {rank.get("pp_rank") for rank in ranks})
+    said = f"policy {ours.get('policy')}, plugin {ours.get('version')}"
+    if not ranks:
+        yield Check(
+            _NAME,
+            State.WARN,
+            f"{where}: PP rank 0 is hooked ({said}); the other ranks have not "
+            "reported yet, as they do while requests run",
+            "send a request, then run this again",
+        )
+        return
+    if missing:
+        names = ", ".join(f"PP rank {rank}" for rank in missing)
+        text = f"{where}: {names} not hooked, or silent"
+        yield Check(_NAME, State.FAIL, text, _restart())
+        return
+    for key in ("version", "policy", "target_slots"):
+        values = {str(rank.get(key)) for rank in ranks}
+        if len(values) > 1:
+            found = ", ".join(
+                f"PP rank {rank.get('pp_rank')}: {rank.get(key)}" for rank in ranks
+            )
+            text = f"{where}: the ranks differ in {key} ({found})"
+            yield Check(_NAME, State.FAIL, text, _restart())
+            return
+    if ours.get("version") not in (None, __version__):
+        text = f"{where}: runs plugin {ours['version']}, here it is {__version__}"
+        yield Check(_NAME, State.WARN, text, _restart())
+        return
+    yield Check(_NAME, State.OK, f"{where}: all {stages} PP ranks are hooked, {said}")
+
+
+def _restart() -> str:
+    return "SGLANG_PPFIX=1 python -m sglang.launch_server ...    # on every node"
+
+
+async def _server_info(url: str) -> dict[str, Any]:
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+    async with (
+        aiohttp.ClientSession(timeout=timeout) as session,
+        session.get(f"{url.rstrip('/')}/server_info") as response,
+    ):
+        response.raise_for_status()
+        content = json.loads(await response.text())
+    if not isinstance(content, dict):
+        raise ValueError("the answer is no JSON object")
+    return content
