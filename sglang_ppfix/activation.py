@@ -1,12 +1,18 @@
 """Decide whether the plugin works here, and hook SGLang when its scheduler loads."""
 
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import wrapt
 
 from . import __version__, patching
+from .compat import rivals
+from .compat.drift import drifts
 from .compat.release import installed_release, is_supported, supported_range
+from .compat.source import SourceError, SourceTree
+from .compat.upstream import fixed_upstream
 from .hooks.table import TRIGGER, hooks
 from .settings import Mode, SettingError, Settings, read, variable
 
@@ -37,15 +43,20 @@ class _Installer:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.hooks = hooks(settings, self.check)
+        self.hooks = hooks(settings, self.check, installed_release())
+        self.refused = False
 
     def __call__(self, module: ModuleType) -> None:
+        package = Path(str(module.__file__)).parents[2]
         try:
-            patching.install(self.hooks)
-            patching.verify(self.hooks)
-        except patching.PatchError as error:
-            patching.undo(self.hooks)
-            _refuse(self.settings, str(error))
+            problems = [*self._drifts(package), *rivals.foreign(self.hooks, package)]
+            if not problems:
+                patching.install(self.hooks)
+                patching.verify(self.hooks)
+        except (patching.PatchError, SourceError) as error:
+            problems = [str(error)]
+        if problems:
+            self._give_up(problems)
             return
         # Logging is not configured yet in a scheduler process.
         print(
@@ -56,13 +67,39 @@ class _Installer:
             flush=True,
         )
 
-    def check(self) -> None:
-        """All plugins are loaded: are the hooks still where they were put?"""
+    def check(self) -> bool:
+        """All plugins are loaded: are the hooks still where they were put?
+
+        Returns:
+            False where the plugin does not act in this process.
+        """
+        if self.refused:
+            return False
+        problems = list(rivals.replaced(self.hooks))
         try:
             patching.verify(self.hooks)
         except patching.PatchError as error:
-            patching.undo(self.hooks)
-            _refuse(self.settings, str(error))
+            problems.append(str(error))
+        if problems:
+            self._give_up(problems)
+        return not self.refused
+
+    def _drifts(self, package: Path) -> Iterator[str]:
+        """What the source under ``package`` lacks, or has already."""
+        tree = SourceTree(package)
+        yield from fixed_upstream(tree)
+        for drift in drifts(tree, self.hooks, installed_release()):
+            if drift.body_only and self.settings.allow_untested:
+                line = f"sglang-ppfix {__version__}: {drift}; tried all the same"
+                print(line, file=sys.stderr, flush=True)
+            else:
+                yield str(drift)
+
+    def _give_up(self, problems: list[str]) -> None:
+        self.refused = True
+        patching.undo(self.hooks)
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        _refuse(self.settings, f"{problems[0]}{more}; run: sglang-ppfix doctor")
 
 
 def _unsupported(settings: Settings) -> str | None:

@@ -51,9 +51,10 @@ def upstream(surroundings: Surroundings) -> Iterator[Check]:
 
 def hooked(surroundings: Surroundings) -> Iterator[Check]:
     """Every target of a hook, and what else the plugin relies on."""
-    if surroundings.package is None or surroundings.release is None:
+    tree = surroundings.tree
+    if tree is None or surroundings.release is None:
         return
-    tree, expected = surroundings.tree, hooks_of(surroundings.release)
+    expected = hooks_of(surroundings.release)
     try:
         found = drifts(tree, expected, surroundings.release)
     except SourceError as error:
@@ -77,7 +78,7 @@ def hooked(surroundings: Surroundings) -> Iterator[Check]:
 
 def hooks_of(release: Version | None) -> list[Hook]:
     """The hooks for a release; they are looked at, never installed."""
-    return hooks(Settings(), lambda: None, release)
+    return hooks(Settings(), lambda: True, release)
 
 
 def _drifted(drift: Drift, release: Version, allowed: bool) -> Check:

@@ -1,11 +1,12 @@
 """Every hook of the plugin, with what it expects of its target."""
 
 from collections.abc import Callable
+from typing import Any
 
 from packaging.version import Version
 
 from sglang_ppfix.compat import parameters
-from sglang_ppfix.patching import Hook
+from sglang_ppfix.patching import Hook, Wrapper
 from sglang_ppfix.settings import Settings
 
 from . import cap, control, filling, memory, reports, startup
@@ -20,32 +21,32 @@ TRIGGER = _SCHEDULER
 
 
 def hooks(
-    settings: Settings, check: Callable[[], None], release: Version | None = None
+    settings: Settings, check: Callable[[], bool], release: Version | None = None
 ) -> list[Hook]:
     """The hooks for one process.
 
     Args:
         settings: of this process.
-        check: runs when a scheduler is made.
+        check: says, when a scheduler is made, whether the plugin may act.
         release: SGLang's; None takes the hooks of the newest.
     """
     every = [
         Hook(
             _SCHEDULER,
             "Scheduler.__init__",
-            startup.scheduler_init(settings, check),
+            _unless_refused(check, startup.scheduler_init(settings, _checked)),
             parameters.SCHEDULER_INIT,
         ),
         Hook(
             _SCHEDULER,
             "Scheduler.init_model_worker",
-            cap.init_model_worker(settings),
+            _unless_refused(check, cap.init_model_worker(settings)),
             [""],
         ),
         Hook(
             _SCHEDULER,
             "Scheduler.init_pp_loop_state",
-            startup.init_pp_loop_state(settings),
+            _unless_refused(check, startup.init_pp_loop_state(settings)),
             [""],
         ),
         Hook(
@@ -122,3 +123,22 @@ def hooks(
         ),
     ]
     return parameters.in_release(every, release)
+
+
+def _unless_refused(check: Callable[[], bool], wrapper: Wrapper) -> Wrapper:
+    """The wrapper as long as ``check`` says that the plugin may act, else stock.
+
+    On the three methods that set everything up, so that a hook that cannot be taken
+    out, because another plugin's lies on top, has nothing to act on.
+    """
+
+    def checked(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        if not check():
+            return wrapped(*args, **kwargs)
+        return wrapper(wrapped, instance, args, kwargs)
+
+    return checked
+
+
+def _checked() -> None:
+    """``_unless_refused`` has asked already."""
