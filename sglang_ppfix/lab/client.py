@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -17,7 +18,7 @@ def run_load(url: str, load: Load, stream: bool = False) -> list[RequestResult]:
     Args:
         url: base address.
         load: what to send.
-        stream: let the server send every token when it has it. Costs CPU time, which
+        stream: let the server send every token when it has it (not in bursts). Costs CPU time, which
             the schedulers of a small machine need themselves; off, the device traces
             say when a token was made.
 
@@ -36,18 +37,61 @@ async def send_load(url: str, load: Load, stream: bool = False) -> list[RequestR
     async with aiohttp.ClientSession(
         url, connector=connector, timeout=timeout
     ) as session:
-        if load.arrival == "closed":
+        if load.arrival == "burst":
+            for first in range(0, len(results), load.clients):
+                await _send_burst(session, results[first : first + load.clients])
+        elif load.arrival == "closed":
             pending = iter(results)
-            clients = [
-                _client(session, pending, stream)
-                for _ in range(min(load.clients, len(results)))
-            ]
+            clients = (_client(session, pending, stream) for _ in range(load.clients))
             await asyncio.gather(*clients)
         else:
             await asyncio.gather(
                 *(_arrive(session, result, stream) for result in results)
             )
     return results
+
+
+async def _send_burst(
+    session: aiohttp.ClientSession, results: list[RequestResult]
+) -> None:
+    """One call for all; SGLang hands its requests to the scheduler in one message."""
+    bodies = [_body(result.request) for result in results]
+    call = {key: [body[key] for body in bodies] for key in bodies[0]}
+    sent = time.monotonic()
+    for result in results:
+        result.sent = sent
+    aborts = [
+        asyncio.ensure_future(_abort(session, result.request))
+        for result in results
+        if result.request.abort_after_s is not None
+    ]
+    try:
+        async with session.post("/generate", json=call) as reply:
+            answers = await _answers(reply, len(results))
+    except aiohttp.ClientError as error:
+        answers = [{"error": f"{type(error).__name__}: {error}"}] * len(results)
+    for result, answer in zip(results, answers, strict=True):
+        _take(result, answer)
+        # The call ends with its slowest request; the server knows each one's time.
+        latency = result.meta.get("e2e_latency")
+        result.finished = sent + latency if latency else time.monotonic()
+    for abort in aborts:
+        abort.cancel()
+    await asyncio.gather(*aborts, return_exceptions=True)
+
+
+async def _answers(reply: aiohttp.ClientResponse, count: int) -> list[dict[str, Any]]:
+    if reply.status != 200:
+        text = (await reply.text())[:300]
+        return [{"error": f"HTTP {reply.status}: {text}"}] * count
+    answers = json.loads(await reply.read())
+    return answers if isinstance(answers, list) else [answers]
+
+
+async def _abort(session: aiohttp.ClientSession, request: PlannedRequest) -> None:
+    await asyncio.sleep(request.abort_after_s or 0.0)
+    async with session.post("/abort_request", json={"rid": request.rid}) as reply:
+        await reply.read()
 
 
 async def _client(
@@ -74,8 +118,7 @@ async def _send(
     try:
         done, _ = await asyncio.wait([answer], timeout=request.abort_after_s)
         if not done and request.abort == "abort_request":
-            async with session.post("/abort_request", json={"rid": request.rid}) as ack:
-                await ack.read()
+            await _abort(session, replace(request, abort_after_s=None))
             done, _ = await asyncio.wait([answer])
         if done:
             answer.result()
@@ -93,22 +136,20 @@ async def _send(
 async def _generate(
     session: aiohttp.ClientSession, result: RequestResult, stream: bool
 ) -> None:
-    async with session.post("/generate", json=_body(result.request, stream)) as answer:
-        if answer.status != 200:
-            text = (await answer.text())[:300]
-            result.finish, result.error = "error", f"HTTP {answer.status}: {text}"
+    body = {**_body(result.request), "stream": stream}
+    async with session.post("/generate", json=body) as reply:
+        if not stream or reply.status != 200:
+            (answer,) = await _answers(reply, 1)
+            _take(result, answer)
             return
-        if not stream:
-            _take(result, json.loads(await answer.read()))
-            return
-        async for line in answer.content:
+        async for line in reply.content:
             if line.startswith(b"data: {"):
                 if result.first_token is None:
                     result.first_token = time.monotonic()
                 _take(result, json.loads(line[6:]))
 
 
-def _body(request: PlannedRequest, stream: bool) -> dict[str, Any]:
+def _body(request: PlannedRequest) -> dict[str, Any]:
     return {
         "rid": request.rid,
         "input_ids": list(request.prompt),
@@ -117,7 +158,6 @@ def _body(request: PlannedRequest, stream: bool) -> dict[str, Any]:
             "ignore_eos": True,
             **request.sampling,
         },
-        "stream": stream,
         **request.extra,
     }
 

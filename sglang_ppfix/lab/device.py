@@ -56,7 +56,7 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         """Mark the end of what ``stream`` (default: the current one) holds now."""
-        self.done_at = (stream or streams.current).free_at
+        self.done_at = max((stream or streams.current).free_at, now())
 
     def synchronize(self) -> None:
         """Block the CPU until the mark is reached."""
@@ -65,6 +65,10 @@ class Event:
     def wait(self, stream: Stream | None = None) -> None:
         """Let ``stream`` (default: the current one) wait for the mark."""
         (stream or streams.current).wait_event(self)
+
+    def elapsed_time(self, end: "Event") -> float:
+        """Milliseconds of device time from this mark to ``end``."""
+        return (end.done_at - self.done_at) * 1e3
 
     def query(self) -> bool:
         """Whether the mark is reached."""

@@ -94,9 +94,7 @@ def _receive(wrapped: Callable[..., Any], _group: Any, args: Any, kwargs: Any) -
     return tensors
 
 
-def _launch(
-    wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any
-) -> Any:
+def _launch(wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any) -> Any:
     """Tell the model's device which slot and requests the next forward is for."""
     rank: Rank = current_rank()
     batch = kwargs["cur_batch"] if "cur_batch" in kwargs else args[1]

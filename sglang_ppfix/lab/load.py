@@ -68,7 +68,7 @@ class PlannedRequest:
         rid: request id, also SGLang's; names the request in traces.
         prompt: token ids.
         output_tokens: tokens to generate (``max_new_tokens``, EOS ignored).
-        arrive_s: when to send it, in seconds after the start; closed loops ignore it.
+        arrive_s: when a Poisson load sends it, in seconds after the start.
         sampling: SGLang's sampling parameters.
         abort_after_s: end it that long after it was sent; ``None`` lets it finish.
         abort: how: the client hangs up, or calls ``/abort_request``.
@@ -90,15 +90,35 @@ class Load:
     """Requests to send to one server.
 
     Attributes:
-        arrival: ``burst`` sends all at once, ``closed`` keeps ``clients`` in flight,
-            ``poisson`` sends each at its own time.
-        clients: requests in flight (``burst``: that arrive together).
+        arrival: ``burst`` sends bursts of ``clients`` requests, each burst as one call,
+            so that one scheduler step takes it in, and the next when it is answered;
+            ``closed`` keeps ``clients`` requests in flight; ``poisson`` sends each
+            request at its own time.
+        clients: requests in flight.
         requests: what to send, in order.
     """
 
     arrival: Arrival
     clients: int
     requests: tuple[PlannedRequest, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what the arrival cannot do.
+
+        Raises:
+            LabError: no request, or a client that hangs up on a part of a burst.
+        """
+        if not self.requests or self.clients < 1:
+            raise LabError(
+                f"load of {len(self.requests)} requests, {self.clients} clients: "
+                "need 1 or more of both"
+            )
+        hang_up = any(
+            request.abort_after_s is not None and request.abort == "disconnect"
+            for request in self.requests
+        )
+        if self.arrival == "burst" and hang_up:
+            raise LabError("a burst is one call: no client can hang up on a part of it")
 
 
 def plan_load(
