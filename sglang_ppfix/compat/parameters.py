@@ -43,12 +43,18 @@ PP_SEND_DICT_TO_NEXT_STAGE = (
     "tensor_dict, async_send, msg_type, ready_event",  # from 0.5.21
     "tensor_dict, async_send, msg_type",
 )
+GET_LOADS = (
+    "",  # from 0.5.16
+    "req",
+)
 
 #: Methods that came later than the oldest supported release. Their hooks are left out
 #: before, and what they carry is not there: say in ``docs/releases.md`` what that is.
 SINCE = {
     # Before, Scheduler.recv_requests receives and broadcasts in one.
     "SchedulerRequestReceiver._pull_raw_reqs": Version("0.5.13"),
+    # Before, get_loads is a method of the scheduler's metrics mixin.
+    "SchedulerLoadInquirer.get_loads": Version("0.5.13"),
 }
 
 

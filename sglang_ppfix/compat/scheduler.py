@@ -125,3 +125,10 @@ def received_tensors(result: Any) -> dict[str, Any]:
     """Dict out of the result of ``_pp_recv_typed_dict``: in a pair with an event from
     0.5.21 on, the dict itself before."""
     return result[0] if isinstance(result, tuple) else result  # type: ignore[no-any-return]
+
+
+def metrics_collector(scheduler: Any) -> Any:
+    """SGLang's collector of this rank; None without ``--enable-metrics``."""
+    if not scheduler.server_args.enable_metrics:
+        return None
+    return getattr(scheduler, "metrics_collector", None)

@@ -19,7 +19,7 @@ def get_next_batch_to_run(
         return wrapped(*args, **kwargs)
     ring.begin_iteration()
     result = wrapped(*args, **kwargs)
-    ring.log.end_iteration(compat.batch_to_run(result) is not None)
+    ring.end_iteration(compat.batch_to_run(result))
     return result
 
 

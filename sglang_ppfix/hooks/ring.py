@@ -6,6 +6,10 @@ from typing import Any
 from sglang_ppfix import __version__
 from sglang_ppfix.compat import scheduler as compat
 from sglang_ppfix.observe.admissions import AdmissionLog
+from sglang_ppfix.observe.laps import Laps
+from sglang_ppfix.observe.metrics import RingMetrics
+from sglang_ppfix.observe.stage_clock import StageClock, event_factory
+from sglang_ppfix.observe.summary import Summary
 from sglang_ppfix.policy import TurnPlan, plan_turn, target_slots, token_share
 from sglang_ppfix.settings import Policy, Settings
 
@@ -57,6 +61,10 @@ class Ring:
         self.slot = -1
         self.turn: Turn | None = None
         self.log = AdmissionLog(self, settings)
+        self.laps = Laps(self.length)
+        self.clock = self._stage_clock()
+        self.metrics = self._metrics()
+        self.summary = Summary(self, settings.summary_laps)
         self.courier = Courier(
             compat.pp_rank(scheduler), bool(scheduler.pp_group.is_last_rank)
         )
@@ -108,6 +116,11 @@ class Ring:
             "iteration": self.iteration,
             "digest": self.log.digest(),
             "admissions": self.log.admissions,
+            "laps": self.laps.count,
+            "lap_s": self.laps.lap_s,
+            "cpu_filled_s": self.laps.cpu_filled_s,
+            "cpu_empty_s": self.laps.cpu_empty_s,
+            **({} if self.clock is None else self.clock.report()),
         }
 
     def state(self) -> dict[str, Any]:
@@ -119,7 +132,10 @@ class Ring:
             "cap": compat.read_cap(),
             "cap_given": current_cap().given,
             "log": self.log.level.value,
-            "laps": self.log.laps,
+            "filled": self.laps.filled,
+            "largest": self.laps.largest,
+            "even": self.laps.even,
+            "stretched_laps": self.laps.stretched,
             "occupancy": self.occupancy(),
             "queue_req": len(self.scheduler.waiting_queue),
             "new_seqs": self.log.new_seqs,
@@ -143,6 +159,33 @@ class Ring:
                 return
         raise RuntimeError("running_batch is in no slot of running_mbs")
 
+    def end_iteration(self, batch: Any) -> None:
+        """Called once per loop iteration, with the batch that stock runs, or None."""
+        size = 0 if batch is None else len(batch.reqs)
+        decode = batch is not None and batch.forward_mode.is_decode()
+        if self.laps.end_turn(self.slot, size, decode, self.slots):
+            self.summary.end_lap()
+        if self.metrics is not None and self.slot == 0:
+            self.metrics.update(self)
+
+    def _stage_clock(self) -> StageClock | None:
+        new_event = event_factory(self.scheduler)
+        return None if new_event is None else StageClock(new_event)
+
+    def _metrics(self) -> RingMetrics | None:
+        collector = compat.metrics_collector(self.scheduler)
+        if collector is None:
+            return None
+        return RingMetrics(collector.labels, compat.pp_rank(self.scheduler))
+
+    def live_requests(self) -> list[Any]:
+        """Unfinished requests of all slots, each once, prefills in flight included."""
+        live = [req for slot in range(self.length) for req in self.requests_of(slot)]
+        chunked = self.scheduler.chunked_req
+        if chunked is not None and not chunked.finished():
+            live.append(chunked)
+        return live
+
     def begin_turn(self, batch: Any) -> Turn:
         """A slot may take in requests now; ``batch`` is its running batch."""
         self.turn = Turn(self.slot, batch, self.scheduler.chunked_req)
@@ -164,12 +207,13 @@ class Ring:
                 compat.read_cap() or 1,
                 turn.chunked_req is not None,
             )
+            admissible = scheduler.waiting_queue[: turn.plan.admissible]
             turn.token_share = token_share(
-                [
+                sum(
                     len(req.origin_input_ids) + len(req.output_ids)
-                    for req in scheduler.waiting_queue[: turn.plan.admissible]
-                ],
-                turn.plan.slots,
+                    for req in admissible
+                ),
+                self.prefill_tokens()[: turn.plan.slots],
             )
         return turn.plan
 
@@ -205,6 +249,15 @@ class Ring:
         for req in launched.reqs:
             if id(req) not in kept and not req.finished():
                 yield req
+
+    def prefill_tokens(self) -> list[int]:
+        """Tokens of the prefill in flight per slot, 0 for the present one."""
+        tokens = [0] * self.length
+        for slot, launched in enumerate(self.scheduler.mbs):
+            prefills = launched is not None and launched.forward_mode.is_extend()
+            if prefills and slot != self.slot:
+                tokens[slot] = launched.extend_num_tokens
+        return tokens
 
     def other_requests(self) -> Iterator[Any]:
         """Unfinished requests of all slots but the present one."""

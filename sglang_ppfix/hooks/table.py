@@ -9,12 +9,14 @@ from sglang_ppfix.compat import parameters
 from sglang_ppfix.patching import Hook, Wrapper
 from sglang_ppfix.settings import Settings
 
-from . import cap, control, filling, memory, reports, startup
+from . import cap, control, filling, memory, reports, startup, timing, totals
 
 _SCHEDULER = "sglang.srt.managers.scheduler"
 _POLICY = "sglang.srt.managers.schedule_policy"
 _BATCH = "sglang.srt.managers.schedule_batch"
 _RECEIVER = "sglang.srt.managers.scheduler_components.request_receiver"
+_LOADS = "sglang.srt.managers.scheduler_components.load_inquirer"
+_METRICS = "sglang.srt.observability.metrics_collector"
 
 #: The module whose import makes every target importable.
 TRIGGER = _SCHEDULER
@@ -120,6 +122,24 @@ def hooks(
             "Scheduler._pp_recv_typed_dict",
             reports.recv_typed_dict,
             ["expected_kind, all_gather_group"],
+        ),
+        Hook(
+            _SCHEDULER,
+            "Scheduler.run_batch",
+            timing.run_batch,
+            ["batch, pp_proxy_tensors"],
+        ),
+        Hook(
+            _LOADS,
+            "SchedulerLoadInquirer.get_loads",
+            totals.get_loads,
+            parameters.GET_LOADS,
+        ),
+        Hook(
+            _METRICS,
+            "SchedulerMetricsCollector.log_stats",
+            totals.log_stats,
+            ["stats"],
         ),
     ]
     return parameters.in_release(every, release)

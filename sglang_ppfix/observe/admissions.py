@@ -39,18 +39,15 @@ class AdmissionLog:
 
     def __init__(self, ring: Ring, settings: Settings) -> None:
         self.ring = ring
-        self.laps = 0
         self.admissions = 0
         self.new_seqs = 0
         self.requeued = 0
         self.deferred: Counter[str] = Counter()
         self.occupancy = [0] * ring.length
         self.total = 0
+        self.share = 0
         self._rank = compat.pp_rank(ring.scheduler)
         self._leads = compat.tp_rank(ring.scheduler) == 0
-        self._summary_laps = settings.summary_laps
-        self._summary_due = settings.summary_laps
-        self._slot_ran = [False] * ring.length
         self._digest = hashlib.blake2b(digest_size=8)
         self._file = self._open(settings.decision_log)
         self.level = settings.log
@@ -94,18 +91,6 @@ class AdmissionLog:
                 self.digest(),
             )
 
-    def end_iteration(self, ran: bool) -> None:
-        """A slot's iteration is over; ``ran`` when it launched a forward."""
-        slot = self.ring.slot
-        self._slot_ran[slot] = ran
-        if slot != self.ring.length - 1 or not any(self._slot_ran):
-            return
-        self.laps += 1
-        if self.laps >= self._summary_due:
-            self._summary_due = self.laps + self._summary_laps
-            if self.speaks(LogLevel.SUMMARY):
-                self._log_summary()
-
     def end_turn(self, turn: Turn, new_batch: Any) -> None:
         """A slot's turn to take in requests is over."""
         waiting = len(self.ring.scheduler.waiting_queue)
@@ -121,6 +106,7 @@ class AdmissionLog:
         self.new_seqs += len(new)
         self.occupancy = turn.occupancy
         self.occupancy[turn.slot] += len(new)
+        self.share = plan.share
         self.total = plan.live + sum(req is not turn.chunked_req for req in new)
         self._record(turn, [req.rid for req in new])
         if self.speaks(LogLevel.ADMISSIONS):
@@ -157,11 +143,12 @@ class AdmissionLog:
         if self._file is not None:
             self._file.write(line + "\n")
 
-    def _log_summary(self) -> None:
+    def log_summary(self) -> None:
+        """One line of what was admitted and deferred so far."""
         logger.info(
             "ppfix summary, #lap: %d, #admission: %d, #new-seq: %d, #requeued: %d, "
             "deferred %s, #total-req: %d, #slots: %s, digest: %s",
-            self.laps,
+            self.ring.laps.count,
             self.admissions,
             self.new_seqs,
             self.requeued,

@@ -81,16 +81,18 @@ def water_level(occupancy: Sequence[int], poured: int) -> tuple[int, int]:
     return divmod(total + poured, below)
 
 
-def token_share(prompt_tokens: Sequence[int], slots: int) -> int:
+def token_share(waiting_tokens: int, prefill_tokens: Sequence[int]) -> int:
     """Prompt tokens after which a slot's turn leaves the rest to the next slots.
 
     Prefill time is linear in tokens, and the slot with the most of them stretches
     the lap of all; the same prompts spread over the slots of one lap do not. A turn
     stops after the request that reaches the share, so a lone prompt is never cut,
-    and ``slots`` turns take every prompt.
+    and the turns of one lap take every prompt.
 
     Args:
-        prompt_tokens: tokens still to prefill of each admissible request.
-        slots: slots that filling spreads over.
+        waiting_tokens: tokens still to prefill of all admissible requests.
+        prefill_tokens: tokens of the prefill in flight, per slot that is filled; 0
+            for the slot whose turn it is.
     """
-    return -(-sum(prompt_tokens) // slots)
+    level, rest = water_level(prefill_tokens, waiting_tokens)
+    return level + (rest > 0)

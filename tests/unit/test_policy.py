@@ -142,17 +142,29 @@ def test_a_chunk_in_progress_counts_once():
     assert (without.share, with_chunk.share) == (2, 3)
 
 
+def prefill_lap(prompts, slots):
+    """Prompt tokens that each slot takes in one lap, and the prompts that are left."""
+    left, taken = list(prompts), [0] * slots
+    for slot in range(slots):
+        share = token_share(sum(left), taken)
+        while left and (not taken[slot] or taken[slot] < share):
+            taken[slot] += left.pop(0)
+    return taken, left
+
+
 @given(st.lists(st.integers(1, 9000), max_size=64), st.integers(1, 16))
 def test_token_share_takes_every_prompt_within_one_lap(prompts, slots):
-    """Catches prefill starved by the token share: a turn ends after the prompt that
-    reaches the share, so the turns of one lap take all."""
-    share = token_share(prompts, slots)
-    left = list(prompts)
-    for _ in range(slots):
-        taken = 0
-        while left and (not taken or taken < share):
-            taken += left.pop(0)
+    """Catches prefill starved by the token share, and a share that shrinks from turn
+    to turn because it forgets what the slots before took in."""
+    taken, left = prefill_lap(prompts, slots)
     assert not left
+    assert max(taken) <= -(-sum(prompts) // slots) + max(prompts, default=0)
+
+
+def test_token_share_spreads_equal_prompts_evenly():
+    """Catches 8, 6, 5, 4 in place of 8, 8, 8, 8 (seen: 6 % of a burst of 32)."""
+    assert prefill_lap([8] * 32, 4)[0] == [64] * 4
+    assert prefill_lap([4000, 10, 10, 10, 10, 10, 10, 10], 4)[0][0] == 4000
 
 
 @pytest.mark.parametrize(

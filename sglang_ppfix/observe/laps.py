@@ -1,0 +1,92 @@
+"""Laps of the ring as one rank sees them: how long, how full, how uneven."""
+
+import time
+from collections.abc import Callable, Sequence
+
+#: Weight of the newest value in a running mean.
+NEWEST = 0.05
+
+
+class Laps:
+    """Counts laps in which at least one slot made a forward.
+
+    Attributes:
+        count: such laps.
+        seconds: their wall time; a lap that follows an idle one is left out.
+        stretched: laps in which a slot made a prefill.
+        filled: mean number of slots that made a forward (recent laps weigh more).
+        largest: mean size of the largest micro-batch.
+        even: mean size that the same requests would have, spread evenly.
+        lap_s: mean wall time of a lap of decodes only.
+        cpu_filled_s, cpu_empty_s: mean CPU time of the scheduler's thread per turn
+            of a slot that makes a forward, and of one that makes none.
+    """
+
+    def __init__(self, length: int, clock: Callable[[], float] = time.monotonic):
+        self.count = 0
+        self.seconds = 0.0
+        self.stretched = 0
+        self.filled = 0.0
+        self.largest = 0.0
+        self.even = 0.0
+        self.lap_s = 0.0
+        self.cpu_filled_s = 0.0
+        self.cpu_empty_s = 0.0
+        self._length = length
+        self._clock = clock
+        self._sizes = [0] * length
+        self._prefilled = False
+        self._started: float | None = None
+        self._cpu = time.thread_time()
+        #: Whether any slot made a forward in the last lap.
+        self.busy = False
+
+    def end_turn(self, slot: int, size: int, decode: bool, spread: int) -> bool:
+        """A slot's iteration is over.
+
+        Args:
+            slot: which slot.
+            size: requests in its forward, 0 when it made none.
+            decode: whether the forward was a pure decode.
+            spread: slots that even filling would use.
+
+        Returns:
+            Whether this ends a lap in which a slot made a forward.
+        """
+        self._count_cpu(size > 0)
+        self._sizes[slot] = size
+        self._prefilled = self._prefilled or (size > 0 and not decode)
+        if slot != self._length - 1:
+            return False
+        return self._end_lap(self._sizes, spread)
+
+    def _end_lap(self, sizes: Sequence[int], spread: int) -> bool:
+        now = self._clock()
+        took = None if self._started is None else now - self._started
+        self._started = now
+        prefilled, self._prefilled = self._prefilled, False
+        was_busy, self.busy = self.busy, any(sizes)
+        if not self.busy:
+            return False
+        self.count += 1
+        self.stretched += prefilled
+        if was_busy and took is not None:
+            self.seconds += took
+            if not prefilled:
+                self.lap_s = self._mean(self.lap_s, took)
+        self.filled = self._mean(self.filled, sum(size > 0 for size in sizes))
+        self.largest = self._mean(self.largest, max(sizes))
+        self.even = self._mean(self.even, -(-sum(sizes) // spread))
+        return True
+
+    def _count_cpu(self, filled: bool) -> None:
+        now = time.thread_time()
+        took, self._cpu = now - self._cpu, now
+        if filled:
+            self.cpu_filled_s = self._mean(self.cpu_filled_s, took)
+        else:
+            self.cpu_empty_s = self._mean(self.cpu_empty_s, took)
+
+    @staticmethod
+    def _mean(mean: float, value: float) -> float:
+        return value if mean == 0 else mean + NEWEST * (value - mean)

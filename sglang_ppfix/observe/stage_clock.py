@@ -1,0 +1,103 @@
+"""How long a stage's device works and waits, by events that cost no synchronisation.
+
+Around every forward two events are recorded on the forward stream and read once they
+have passed. On a GPU they are CUDA events; the lab's emulated device has the same
+interface on its virtual clock.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+#: Forwards whose events are read at most per call: the hot path stays short.
+MAX_READ = 8
+#: Weight of the newest value in a running mean of decode time.
+NEWEST = 0.1
+
+
+class Launch(NamedTuple):
+    """One forward of this stage."""
+
+    size: int
+    decode: bool
+    #: Whether the ring held requests while the stage waited for this forward.
+    ring_was_busy: bool
+    start: Any
+    end: Any
+
+
+class StageClock:
+    """Busy and waiting time of one stage, in seconds of device time.
+
+    Attributes:
+        busy: device time in forwards.
+        waiting: device idle while the ring held requests (waiting for the pipeline).
+        nothing_to_do: device idle while it held none.
+        decode_ms: mean device time of a decode forward, by micro-batch size.
+        prefills: forwards that were no pure decode.
+    """
+
+    def __init__(self, new_event: Callable[[], Any]) -> None:
+        self.busy = 0.0
+        self.waiting = 0.0
+        self.nothing_to_do = 0.0
+        self.prefills = 0
+        self.decode_ms: dict[int, float] = {}
+        self._new_event = new_event
+        self._pending: deque[Launch] = deque()
+        self._spare: list[Any] = []
+        self._last_end: Any = None
+
+    def start(self) -> Any:
+        """Mark the start of a forward on the current stream."""
+        event = self._spare.pop() if self._spare else self._new_event()
+        event.record()
+        return event
+
+    def end(self, start: Any, size: int, decode: bool, ring_was_busy: bool) -> None:
+        """Mark its end; ``size`` is the number of requests of the micro-batch."""
+        self._pending.append(Launch(size, decode, ring_was_busy, start, self.start()))
+        self._read()
+
+    def report(self) -> dict[str, Any]:
+        """Totals so far, as plain values."""
+        return {
+            "busy_s": self.busy,
+            "waiting_s": self.waiting,
+            "nothing_to_do_s": self.nothing_to_do,
+            "decode_ms": dict(self.decode_ms),
+        }
+
+    def _read(self) -> None:
+        for _ in range(MAX_READ):
+            if not self._pending or not self._pending[0].end.query():
+                return
+            self._count(self._pending.popleft())
+
+    def _count(self, launch: Launch) -> None:
+        took = launch.start.elapsed_time(launch.end)
+        self.busy += took / 1e3
+        if self._last_end is not None:
+            gap = max(self._last_end.elapsed_time(launch.start), 0.0) / 1e3
+            if launch.ring_was_busy:
+                self.waiting += gap
+            else:
+                self.nothing_to_do += gap
+            self._spare.append(self._last_end)
+        self._last_end = launch.end
+        self._spare.append(launch.start)
+        if not launch.decode:
+            self.prefills += 1
+            return
+        known = self.decode_ms.get(launch.size)
+        mean = took if known is None else known + NEWEST * (took - known)
+        self.decode_ms[launch.size] = mean
+
+
+def event_factory(scheduler: Any) -> Callable[[], Any] | None:
+    """How this scheduler's device makes events that tell time; None if it cannot."""
+    module = scheduler.device_module
+    event = getattr(module, "Event", None)
+    if event is None or not hasattr(event, "elapsed_time"):
+        return None
+    return lambda: event(enable_timing=True)
