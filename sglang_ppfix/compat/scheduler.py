@@ -95,6 +95,17 @@ def add_future_tokens(adder: Any, tokens: float) -> None:
         adder.rem_total_token_offset += tokens
 
 
+def computed_tokens(req: Any) -> int:
+    """Prompt tokens of a chunked request whose KV exists or is in flight, between
+    two chunks."""
+    end = getattr(req, "extend_end", None)  # from 0.5.22
+    if end is None and getattr(req, "extend_range", None) is not None:
+        end = req.extend_range.end  # 0.5.15 to 0.5.21
+    if end is None:
+        end = getattr(req, "fill_len", None)  # 0.5.13 and 0.5.14
+    return int(end) if end is not None else len(req.fill_ids)
+
+
 def retract_steps() -> int:
     """Decode steps that a retraction makes room for (SGLang's environment)."""
     from sglang.srt.environ import envs

@@ -5,9 +5,10 @@ before hooking stands in four files.
 """
 
 import ast
-import importlib.util
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,19 +31,25 @@ class Definition(NamedTuple):
     node: _Function
 
 
-def package_folder() -> Path | None:
+def package_folder(aside: Path | None = None) -> Path | None:
     """Folder of the package ``sglang`` that ``import sglang`` would take.
 
-    None where there is none, or where it is a folder without ``__init__.py``, which
-    Python takes for a namespace package.
+    Args:
+        aside: entry of ``sys.path`` that does not count as long as another one has the
+            package: ``python -m`` puts the working directory there.
+
+    Returns:
+        None where there is none, or where it is a folder without ``__init__.py``,
+        which Python takes for a namespace package.
     """
-    try:
-        spec = importlib.util.find_spec(PACKAGE)
-    except (ImportError, ValueError):  # ValueError: a half-made module is loaded
-        return None
-    if spec is None or spec.origin is None or spec.submodule_search_locations is None:
-        return None
-    return Path(spec.origin).parent
+    paths = [entry for entry in sys.path if aside is None or Path(entry) != aside]
+    for entries in (paths, sys.path):
+        for finder in sys.meta_path:
+            path = entries if finder is PathFinder else None
+            spec = finder.find_spec(PACKAGE, path)
+            if spec is not None and spec.origin and spec.submodule_search_locations:
+                return Path(spec.origin).parent
+    return None
 
 
 class SourceTree:

@@ -44,7 +44,7 @@ class Surroundings:
             self.release = installed_release()
         except ValueError as error:
             self.release_error = str(error)
-        self.package = package_folder()
+        self.package = package_folder(self.working_directory)
         if self.package is not None:
             self.tree = SourceTree(self.package)
         try:

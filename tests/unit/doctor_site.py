@@ -1,0 +1,95 @@
+"""A folder that stands for site-packages, and the doctor run in it.
+
+Made of links to what the doctor needs, so that what is not put in is not there,
+whatever the environment of the tests holds. The doctor runs as a user runs it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import sglang_ppfix
+
+NEEDED = ("packaging", "wrapt", "rich", "nvidia-ml-py", "prometheus-client")
+NEEDED_TOO = ("aiohttp", "numpy")
+IMPORTED = ("packaging", "wrapt")
+
+
+class Site:
+    """One fake environment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "site"
+        self.folder.mkdir()
+        self.cwd = folder / "work"
+        self.cwd.mkdir()
+        (self.folder / "sglang_ppfix").symlink_to(Path(sglang_ppfix.__file__).parent)
+        for name in ("sglang-ppfix", *NEEDED, *NEEDED_TOO):
+            info = Path(str(metadata.distribution(name)._path))  # type: ignore[attr-defined]
+            (self.folder / info.name).symlink_to(info)
+            if name in IMPORTED:
+                (self.folder / name).symlink_to(info.parent / name)
+
+    def add_distribution(
+        self, name: str, version: str, entry_points: str = "", requires: str = ""
+    ) -> None:
+        """Metadata of an installed distribution."""
+        info = self.folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}"
+        (info / "METADATA").write_text(text)
+        if entry_points:
+            (info / "entry_points.txt").write_text(entry_points)
+
+    def add_sglang(self, version: str, requires: str = "") -> Path:
+        """An SGLang that holds next to nothing; returns its package folder."""
+        self.add_distribution("sglang", version, requires=requires)
+        package = self.folder / "sglang"
+        package.mkdir()
+        (package / "__init__.py").write_text("raise AssertionError('imported')\n")
+        (package / "_version.py").write_text(f"version = {version!r}\n")
+        return package
+
+    def add_plugin(self, name: str, source: str) -> None:
+        """Another SGLang plugin, in a module of its own."""
+        module = name.replace("-", "_")
+        (self.folder / f"{module}.py").write_text(source)
+        points = f"[sglang.srt.plugins]\n{name} = {module}:register\n"
+        self.add_distribution(f"dist-{name}", "1.0", points)
+
+    def run(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess:
+        """Run ``sglang-ppfix doctor`` here, without the real site-packages."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("SGLANG_")}
+        return subprocess.run(
+            [sys.executable, "-S", "-m", "sglang_ppfix", "doctor", *arguments],
+            env={**clean, "PYTHONPATH": str(self.folder), **environ},
+            cwd=self.cwd,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def examine(self, *arguments: str, **environ: str) -> dict[str, list[dict]]:
+        """The report's checks by name; asserts that state and exit status agree."""
+        done = self.run("--json", *arguments, **environ)
+        assert done.returncode in (0, 1), done.stderr
+        assert done.stderr == ""
+        report = json.loads(done.stdout)
+        assert report["schema_version"] == 1
+        states = [check["state"] for check in report["checks"]]
+        worst = max(states, key=["ok", "warn", "fail"].index)
+        assert report["state"] == worst
+        assert done.returncode == (worst == "fail")
+        checks: dict[str, list[dict]] = {}
+        for check in report["checks"]:
+            checks.setdefault(check["name"], []).append(check)
+        return checks
+
+
+def only(checks: dict[str, list[dict]], name: str) -> dict:
+    """The one check of this name."""
+    (check,) = checks[name]
+    return check

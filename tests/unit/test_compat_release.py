@@ -1,0 +1,54 @@
+"""Which release is installed, and which are supported."""
+
+import pytest
+from packaging.version import Version
+
+from sglang_ppfix.compat import parameters
+from sglang_ppfix.compat.known import Known, known
+from sglang_ppfix.compat.release import is_supported
+
+
+@pytest.mark.parametrize(
+    ("release", "supported"),
+    [
+        ("0.5.10.post1", False),
+        ("0.5.11", True),
+        ("0.5.15.post1", True),
+        ("0.5.23", True),
+        ("0.5.23.post1", True),
+        ("0.5.23+cu130", True),
+        ("0.5.24", False),
+        ("0.6.0", False),
+        ("0.5.24.dev3", False),  # on the way to a release that nobody knows
+        ("0.0.0.dev0", False),  # SGLang's own word for unknown
+    ],
+)
+def test_range(release, supported):
+    """Catches an open end, and local or post releases that fall out."""
+    assert is_supported(Version(release)) is supported
+
+
+def test_local_builds_are_their_release():
+    """Catches ``0.5.23+cu130`` taken for a release that nobody looked at."""
+    assert known().is_tested(Version("0.5.23+cu130"))
+    assert not known().is_tested(Version("0.5.23.post1"))
+
+
+def test_a_body_of_another_release_is_not_known():
+    """Catches a lookup that forgets for which releases a fingerprint holds."""
+    made = Known((Version("1"),), {"a.b": {"f": ("1",)}})
+    assert made.releases_with("a.b", "f") == ("1",)
+    assert made.releases_with("a.b", "g") == ()
+    assert made.releases_with("a.c", "f") == ()
+
+
+def test_hooks_that_came_later():
+    """Catches a hook that is left out of the release that brings its target."""
+    name, first = next(iter(parameters.SINCE.items()))
+    hooks = [type("H", (), {"qualname": q})() for q in (name, "Scheduler.other")]
+
+    def names(release):
+        return [h.qualname for h in parameters.in_release(hooks, release)]
+
+    assert names(first) == names(None) == [name, "Scheduler.other"]
+    assert names(Version("0.5.11")) == ["Scheduler.other"]

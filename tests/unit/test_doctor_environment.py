@@ -1,0 +1,139 @@
+"""The doctor in environments that are not as they should be.
+
+Each test names, in its docstring, the wrong change that it catches.
+"""
+
+import pytest
+from doctor_site import Site, only
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path)
+
+
+def test_without_sglang(site):
+    """Catches a traceback, or a verdict other than fail, where SGLang is missing."""
+    checks = site.examine(SGLANG_PPFIX="1")
+    found = only(checks, "sglang")
+    assert (found["state"], found["text"]) == ("fail", "SGLang is not installed")
+    assert "pip install" in found["fix"]
+    assert "sglang" in found["fix"]
+    assert "targets" not in checks
+    assert "release" not in checks
+
+
+@pytest.mark.parametrize("version", ["0.5.10.post1", "0.6.0"])
+def test_release_outside_the_range(site, version):
+    """Catches a range that is not read, or that has an open end."""
+    site.add_sglang(version)
+    found = only(site.examine(SGLANG_PPFIX="1"), "release")
+    assert found["state"] == "fail"
+    assert version in found["text"]
+    assert "SGLANG_PPFIX_ALLOW_UNTESTED=1" in found["fix"]
+
+
+def test_an_untested_release_may_be_tried(site):
+    """Catches an override that the doctor does not know of."""
+    site.add_sglang("0.6.0")
+    checks = site.examine(SGLANG_PPFIX="1", SGLANG_PPFIX_ALLOW_UNTESTED="1")
+    assert only(checks, "release")["state"] == "warn"
+
+
+def test_two_installations_mixed(site):
+    """Catches a check that believes the metadata alone."""
+    package = site.add_sglang("0.5.23")
+    (package / "_version.py").write_text("version = '0.5.21'\n")
+    found = only(site.examine(), "sglang")
+    assert found["state"] == "fail"
+    assert "0.5.23" in found["text"]
+    assert "0.5.21" in found["text"]
+
+
+def test_a_version_that_is_none(site):
+    """Catches a traceback on metadata that PEP 440 does not know."""
+    site.add_sglang("unknown-dev")
+    found = only(site.examine(), "sglang")
+    assert found["state"] == "fail"
+    assert "unknown-dev" in found["text"]
+
+
+def test_package_without_metadata(site):
+    """Catches ``is not installed`` for a source folder on PYTHONPATH."""
+    (site.folder / "sglang").mkdir()
+    (site.folder / "sglang" / "__init__.py").write_text("")
+    found = only(site.examine(), "sglang")
+    assert found["state"] == "fail"
+    assert "no metadata" in found["text"]
+
+
+def test_broken_torch(site):
+    """Catches an import of torch or SGLang: both raise here."""
+    site.add_sglang("0.5.23", requires="Requires-Dist: torch==2.14.1\n")
+    site.add_distribution("torch", "2.14.1")
+    (site.folder / "torch.py").write_text("raise ImportError('libcudart.so')\n")
+    assert only(site.examine(), "torch")["state"] == "ok"
+
+
+def test_torch_of_another_release(site):
+    """Catches a pin that is not compared."""
+    site.add_sglang("0.5.23", requires="Requires-Dist: torch==2.14.1\n")
+    site.add_distribution("torch", "2.9.0")
+    (site.folder / "torch.py").write_text("")
+    found = only(site.examine(), "torch")
+    assert found["state"] == "warn"
+    assert "2.9.0" in found["text"]
+    assert "torch==2.14.1" in found["fix"]
+
+
+def test_a_dependency_is_missing(site):
+    """Catches a doctor that needs what it is to check."""
+    (link,) = site.folder.glob("prometheus_client-*.dist-info")
+    link.unlink()
+    found = only(site.examine(), "plugin")
+    assert found["state"] == "fail"
+    assert "prometheus-client" in found["text"]
+    assert "pip install 'prometheus-client>=" in found["fix"]
+
+
+@pytest.mark.parametrize(
+    ("path", "state"),
+    [
+        ("sglang/__init__.py", "fail"),  # a package: wins over site-packages
+        ("sglang.py", "fail"),
+        ("sglang/README.md", "warn"),  # a clone of the repository: hides editables
+        ("other/__init__.py", "ok"),
+    ],
+)
+def test_folder_named_sglang(site, path, state):
+    """Catches a shadow that goes unseen, and a false alarm."""
+    site.add_sglang("0.5.23")
+    (site.cwd / path).parent.mkdir(exist_ok=True)
+    (site.cwd / path).write_text("")
+    found = only(site.examine(), "working_directory")
+    assert found["state"] == state
+    assert (found["fix"] is None) == (state == "ok")
+
+
+def test_every_problem_has_a_fix(site):
+    """Catches a check that says what is wrong and not what to do."""
+    site.add_sglang("0.6.0")
+    (site.cwd / "sglang.py").write_text("")
+    checks = site.examine(SGLANG_PPFIX="1", SGLANG_PLUGINS="other")
+    for check in (check for group in checks.values() for check in group):
+        assert (check["state"] == "ok") == (check["fix"] is None), check
+
+
+def test_text_has_the_same_verdict(site):
+    """Catches a text that differs from the JSON, and a fix that is not shown."""
+    done = site.run()
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "state: fail"
+    assert any(line.startswith("fail  sglang ") for line in lines)
+    assert any(line.strip().startswith("fix: ") for line in lines)
+
+
+def test_unknown_option_is_a_usage_error(site):
+    """Catches an exit status that programs cannot tell from a failed check."""
+    assert site.run("--no-such-option").returncode == 2
