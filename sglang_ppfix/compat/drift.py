@@ -71,6 +71,7 @@ def drifts(
 
 
 MISSING = "does not exist"
+_LONG = 60
 
 
 def _parameters(tree: SourceTree, target: Target) -> Iterator[Drift]:
@@ -81,8 +82,22 @@ def _parameters(tree: SourceTree, target: Target) -> Iterator[Drift]:
         return
     found = parameters_of(definition.node)
     if found not in target.parameters:
-        expected = " or ".join(f"({p})" for p in target.parameters)
-        yield Drift(path, f"takes ({found}), expected {expected}")
+        yield Drift(path, _difference(found, list(target.parameters)))
+
+
+def _difference(found: str, expected: list[str]) -> str:
+    """How a parameter list differs; of long lists only what is new and gone."""
+    if len(found) <= _LONG and all(len(known) <= _LONG for known in expected):
+        lists = " or ".join(f"({known})" for known in expected)
+        return f"takes ({found}), expected {lists}"
+    names = found.split(", ")
+    nearest = max(
+        (known.split(", ") for known in expected),
+        key=lambda known: len(set(known) & set(names)) - len(set(known) ^ set(names)),
+    )
+    parts = [f"new {name}" for name in names if name not in nearest]
+    parts += [f"gone {name}" for name in nearest if name not in names]
+    return f"has other parameters: {', '.join(parts) or 'another order'}"
 
 
 def _body(
