@@ -1,5 +1,6 @@
 """The micro-batch ring of one scheduler process, as the rule needs to see it."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,6 +57,7 @@ class Ring:
         self.policy = settings.policy
         self.length: int = scheduler.pp_loop_size
         self.stages: int = scheduler.pp_group.world_size
+        self.requested_slots = settings.slots
         self.slots = self._target_slots(settings.slots)
         self.iteration = -1
         self.slot = -1
@@ -89,7 +91,8 @@ class Ring:
         if change.policy is not None:
             self.policy = change.policy
         if change.slots is not None:
-            self.slots = self._target_slots(change.slots or None)
+            self.requested_slots = change.slots or None
+            self.slots = self._target_slots(self.requested_slots)
         if change.log is not None:
             self.log.set_level(change.log)
         current_cap().follow(self.policy, self.slots)
@@ -127,6 +130,9 @@ class Ring:
         """What ``/server_info`` shows under ``ppfix``, from this rank."""
         return {
             **self.report(),
+            "clock_s": time.monotonic(),
+            "decode_tokens": self.laps.decode_tokens,
+            "requested_slots": self.requested_slots,
             "slots": self.length,
             "stages": self.stages,
             "cap": compat.read_cap(),

@@ -18,6 +18,7 @@ class Laps:
         largest: mean size of the largest micro-batch.
         even: mean size that the same requests would have, spread evenly.
         lap_s: mean wall time of a lap of decodes only.
+        decode_tokens: tokens that decode forwards made, prefills' first ones left out.
         cpu_filled_s, cpu_empty_s: mean CPU time of the scheduler's thread per turn
             of a slot that makes a forward, and of one that makes none.
     """
@@ -30,6 +31,7 @@ class Laps:
         self.largest = 0.0
         self.even = 0.0
         self.lap_s = 0.0
+        self.decode_tokens = 0
         self.cpu_filled_s = 0.0
         self.cpu_empty_s = 0.0
         self._length = length
@@ -56,6 +58,8 @@ class Laps:
         self._count_cpu(size > 0)
         self._sizes[slot] = size
         self._prefilled = self._prefilled or (size > 0 and not decode)
+        if decode:
+            self.decode_tokens += size
         if slot != self._length - 1:
             return False
         return self._end_lap(self._sizes, spread)

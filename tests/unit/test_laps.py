@@ -1,0 +1,84 @@
+"""Laps and the stage clock, on a clock that the test moves."""
+
+from sglang_ppfix.observe.laps import Laps
+from sglang_ppfix.observe.stage_clock import StageClock
+
+
+def run_laps(laps, clock, sizes, took, decode=True, times=1):
+    """Let the ring go round; every lap takes ``took`` seconds."""
+    for _ in range(times):
+        clock[0] += took
+        for slot, size in enumerate(sizes):
+            laps.end_turn(slot, size, decode, spread=len(sizes))
+
+
+def test_laps_count_only_work():
+    """Catches idle laps that make the mean lap look short."""
+    clock = [0.0]
+    laps = Laps(4, lambda: clock[0])
+    run_laps(laps, clock, [0, 0, 0, 0], 0.001, times=50)
+    run_laps(laps, clock, [2, 2, 2, 1], 0.16, times=10)
+    assert laps.count == 10
+    # The first busy lap began while the ring was idle: its time says nothing.
+    assert round(laps.seconds, 6) == 9 * 0.16
+    assert round(laps.lap_s, 6) == 0.16
+    assert (laps.filled, laps.largest, laps.even) == (4, 2, 2)
+    assert laps.decode_tokens == 70
+
+
+def test_a_lap_with_a_prefill_is_stretched_and_not_in_the_mean():
+    """Catches prefill time in the decode lap, which chooses the number of slots."""
+    clock = [0.0]
+    laps = Laps(2, lambda: clock[0])
+    run_laps(laps, clock, [1, 1], 0.1, times=3)
+    run_laps(laps, clock, [4, 0], 0.9, decode=False)
+    assert laps.stretched == 1
+    assert round(laps.lap_s, 6) == 0.1
+
+
+class FakeEvent:
+    """An event of a device whose clock the test sets."""
+
+    now = 0.0
+    finished = float("inf")
+
+    def record(self):
+        self.at = FakeEvent.now
+
+    def query(self):
+        return self.at <= FakeEvent.finished
+
+    def elapsed_time(self, end):
+        return (end.at - self.at) * 1e3
+
+
+def forward(clock, start, end, size=2, decode=True, ring_was_busy=True):
+    """One forward from ``start`` to ``end`` seconds."""
+    FakeEvent.now = start
+    event = clock.start()
+    FakeEvent.now = end
+    clock.end(event, size, decode, ring_was_busy)
+
+
+def test_stage_clock_splits_the_bubble_by_cause():
+    """Catches time without work that is booked as a bubble of the pipeline."""
+    clock = StageClock(FakeEvent)
+    forward(clock, 0.0, 0.1)
+    forward(clock, 0.3, 0.4)
+    forward(clock, 5.0, 5.1, ring_was_busy=False)
+    assert round(clock.busy, 6) == 0.3
+    assert round(clock.waiting, 6) == 0.2
+    assert round(clock.nothing_to_do, 6) == 4.6
+
+
+def test_stage_clock_never_waits_for_the_device():
+    """Catches a read of an event that has not passed: that would synchronise."""
+    clock = StageClock(FakeEvent)
+    FakeEvent.finished = 0.5
+    forward(clock, 0.0, 0.4)
+    forward(clock, 0.4, 0.8)
+    assert round(clock.busy, 6) == 0.4
+    FakeEvent.finished = float("inf")
+    forward(clock, 0.8, 1.0, size=4)
+    assert round(clock.busy, 6) == 1.0
+    assert {size: round(ms) for size, ms in clock.decode_ms.items()} == {2: 400, 4: 200}
