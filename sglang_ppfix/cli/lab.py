@@ -9,14 +9,16 @@ from types import FrameType
 
 from rich.console import Console
 
-from ..lab import picture
-from ..lab.config import LabConfig
-from ..lab.errors import LabError
-from ..lab.experiment import ARMS, Experiment, plenty_of_kv, run_experiment
-from ..lab.load import Lengths
-from ..lab.perfetto import chrome_trace
-from ..lab.report import sentence, table, to_json
-from ..lab.stage_time import StageTimeError, stage_profile
+from sglang_ppfix.lab import picture
+from sglang_ppfix.lab.config import LabConfig
+from sglang_ppfix.lab.errors import LabError
+from sglang_ppfix.lab.experiment import ARMS, Experiment, plenty_of_kv, run_experiment
+from sglang_ppfix.lab.load import Lengths
+from sglang_ppfix.lab.perfetto import chrome_trace
+from sglang_ppfix.lab.profile_file import stage_profile
+from sglang_ppfix.lab.report import sentence, table, to_json
+from sglang_ppfix.lab.stage_time import StageTimeError
+
 from . import UserError
 
 
@@ -125,14 +127,14 @@ def run(args: argparse.Namespace) -> int:
     """Run the experiment and show what came out."""
     # A plain "kill" must stop the servers as Ctrl-C does.
     signal.signal(signal.SIGTERM, _interrupt)
-    progress = Console(stderr=True)
+    progress = Console(stderr=True, log_path=False)
     try:
         experiment = _experiment(args)
         with progress.status("") as status:
 
             def report(line: str) -> None:
                 status.update(line)
-                progress.log(line, _stack_offset=2)
+                progress.log(line)
 
             outcome = run_experiment(experiment, report, args.keep_logs)
         console = Console(width=None if sys.stdout.isatty() else 160)

@@ -1,0 +1,1 @@
+"""Real SGLang pipelines without GPUs: servers, loads, device, figures."""

@@ -11,44 +11,65 @@ import aiohttp
 
 from .load import Load, PlannedRequest, RequestResult
 
+LOAD_TIMEOUT_S = 900.0
 
-def run_load(url: str, load: Load, stream: bool = False) -> list[RequestResult]:
+
+def run_load(
+    url: str, load: Load, stream: bool = False, timeout_s: float = LOAD_TIMEOUT_S
+) -> list[RequestResult]:
     """Send ``load`` to the server at ``url`` and wait for every answer.
 
     Args:
         url: base address.
         load: what to send.
-        stream: let the server send every token when it has it (not in bursts). Costs CPU time, which
-            the schedulers of a small machine need themselves; off, the device traces
-            say when a token was made.
+        stream: let the server send every token when it has it (not in bursts). Costs
+            CPU time, which the schedulers of a small machine need themselves; off, the
+            device traces say when a token was made.
+        timeout_s: after that, what has no answer is given up, as an error.
 
     Returns:
         One result a request, in the order of ``load.requests``. An answer that is an
         error is a result with ``error``, not an exception.
     """
-    return asyncio.run(send_load(url, load, stream))
+    return asyncio.run(send_load(url, load, stream, timeout_s))
 
 
-async def send_load(url: str, load: Load, stream: bool = False) -> list[RequestResult]:
+async def send_load(
+    url: str, load: Load, stream: bool = False, timeout_s: float = LOAD_TIMEOUT_S
+) -> list[RequestResult]:
     """As :func:`run_load`, inside a running event loop."""
-    connector = aiohttp.TCPConnector(limit=0)
-    timeout = aiohttp.ClientTimeout(total=None)
     results = [RequestResult(request) for request in load.requests]
     async with aiohttp.ClientSession(
-        url, connector=connector, timeout=timeout
+        url,
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=None),
     ) as session:
-        if load.arrival == "burst":
-            for first in range(0, len(results), load.clients):
-                await _send_burst(session, results[first : first + load.clients])
-        elif load.arrival == "closed":
-            pending = iter(results)
-            clients = (_client(session, pending, stream) for _ in range(load.clients))
-            await asyncio.gather(*clients)
-        else:
-            await asyncio.gather(
-                *(_arrive(session, result, stream) for result in results)
-            )
+        try:
+            await asyncio.wait_for(_send_all(session, load, results, stream), timeout_s)
+        except asyncio.TimeoutError:
+            for result in results:
+                if not result.finish:
+                    result.finish = "error"
+                    result.error = f"no answer after {timeout_s:.0f} s"
+                    result.finished = time.monotonic()
     return results
+
+
+async def _send_all(
+    session: aiohttp.ClientSession,
+    load: Load,
+    results: list[RequestResult],
+    stream: bool,
+) -> None:
+    if load.arrival == "burst":
+        for first in range(0, len(results), load.clients):
+            await _send_burst(session, results[first : first + load.clients])
+    elif load.arrival == "closed":
+        pending = iter(results)
+        clients = (_client(session, pending, stream) for _ in range(load.clients))
+        await asyncio.gather(*clients)
+    else:
+        await asyncio.gather(*(_arrive(session, result, stream) for result in results))
 
 
 async def _send_burst(
@@ -70,14 +91,19 @@ async def _send_burst(
             answers = await _answers(reply, len(results))
     except aiohttp.ClientError as error:
         answers = [{"error": f"{type(error).__name__}: {error}"}] * len(results)
+    finally:
+        for abort in aborts:
+            abort.cancel()
+        await asyncio.gather(*aborts, return_exceptions=True)
+    finished = time.monotonic()
+    latencies = []
     for result, answer in zip(results, answers, strict=True):
         _take(result, answer)
-        # The call ends with its slowest request; the server knows each one's time.
-        latency = result.meta.get("e2e_latency")
-        result.finished = sent + latency if latency else time.monotonic()
-    for abort in aborts:
-        abort.cancel()
-    await asyncio.gather(*aborts, return_exceptions=True)
+        latencies.append(float(result.meta.get("e2e_latency") or 0.0))
+    # The call ends with its slowest request; the server knows by how much the others
+    # were earlier.
+    for result, latency in zip(results, latencies, strict=True):
+        result.finished = finished - (max(latencies) - latency if latency else 0.0)
 
 
 async def _answers(reply: aiohttp.ClientResponse, count: int) -> list[dict[str, Any]]:

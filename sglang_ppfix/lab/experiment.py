@@ -81,6 +81,8 @@ class Experiment:
         for name, values in counts.items():
             if not values or min(values) < 1:
                 raise LabError(f"{name} {list(values)}: need 1 or more")
+        if self.stream and self.arrival == "burst":
+            raise LabError("--stream: a burst is one call, and is not streamed")
         longest = self.prompt.high + self.output.high
         if longest >= self.server.kv_tokens:
             raise LabError(

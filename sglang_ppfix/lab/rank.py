@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from .device import Device, Kernel
-from .stage_time import StageProfile, StageTime, profile_from_json
+from .profile_file import profile_from_json
+from .stage_time import StageProfile, StageTime
 
 
 @dataclass(frozen=True)

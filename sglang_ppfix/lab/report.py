@@ -131,9 +131,9 @@ def table(outcome: Outcome) -> Table:
             _each(rates, "{:.1f}"),
             _NONE if row["ratio"] is None else f"{row['ratio']:.2f}",
             _NONE if best is None else f"{best:.0%}",
-            _each([m.tpot_ms and m.tpot_ms.mean for m in arms], "{:.0f}"),
-            _each([m.tpot_ms and m.tpot_ms.p99 for m in arms], "{:.0f}"),
-            _each([m.ttft_ms and m.ttft_ms.mean for m in arms], "{:.0f}"),
+            _each([m.tpot_ms.mean if m.tpot_ms else None for m in arms], "{:.0f}"),
+            _each([m.tpot_ms.p99 if m.tpot_ms else None for m in arms], "{:.0f}"),
+            _each([m.ttft_ms.mean if m.ttft_ms else None for m in arms], "{:.0f}"),
             _each([m.slots_filled for m in arms], "{:.1f}"),
             _each([float(m.largest_micro_batch) for m in arms], "{:.0f}"),
             _each([m.bubble_share for m in arms], "{:.0%}"),
@@ -151,6 +151,7 @@ def sentence(outcome: Outcome) -> str:
         if stock and plugin:
             parts.append((plugin / stock, clients, stock, plugin))
     if parts:
+        lowest, fewest = min(parts)[:2]
         ratio, clients, stock, plugin = max(parts)
         before, after = (
             _median_run(outcome.of(arm, clients)) for arm in ("stock", "plugin")
@@ -158,9 +159,9 @@ def sentence(outcome: Outcome) -> str:
         text = (
             f"With {clients} clients stock filled {before.slots_filled:.1f} of "
             f"{experiment.server.slots} slots and made {stock:.1f} tok/s, the plugin "
-            f"filled {after.slots_filled:.1f} and made {plugin:.1f}: {ratio:.2f} times, "
-            f"{plugin / experiment.bound(clients):.0%} of the law's bound; the lowest "
-            f"ratio was {min(parts)[0]:.2f}, with {min(parts)[1]} clients."
+            f"filled {after.slots_filled:.1f} and made {plugin:.1f}: {ratio:.2f} "
+            f"times, {plugin / experiment.bound(clients):.0%} of the law's bound; the "
+            f"lowest ratio was {lowest:.2f}, with {fewest} clients."
         )
     else:
         arm = experiment.arms[0]

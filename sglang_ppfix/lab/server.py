@@ -1,32 +1,26 @@
 """A real SGLang server on the CPU: start, wait until ready, stop, leave nothing."""
 
-import ctypes
 import importlib.util
 import json
-import os
-import signal
-import socket
+import re
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from . import token_rule
 from .config import LabConfig
 from .errors import LabError
-from .plugin import LAB_CONFIG
+from .launch import HOST, command, environment, write_model
+from .processes import end_group, free_port, start_group
 from .rank import DeviceFile
 
-HOST = "127.0.0.1"
 _POLL_S = 0.25
-_STOP_S = 10.0
-_PR_SET_PDEATHSIG = 1
+_CAUSE = re.compile(r"sglang-ppfix\b|[\w.]*(Error|Exception|Exit)\b")
 
 
 class LabServer:
@@ -84,11 +78,8 @@ class LabServer:
     ) -> None:
         self.stop()
 
-    def start(self, on_wait: Callable[[float], None] | None = None) -> None:
-        """Start the server and return when it answers.
-
-        Args:
-            on_wait: called with the seconds waited, several times a second.
+    def start(self) -> None:
+        """Start the server and return when it answers (half a minute and more).
 
         Raises:
             LabError: SGLang is missing, the port is taken, the server died or did not
@@ -99,36 +90,44 @@ class LabServer:
                 f"sglang is not installed for {sys.executable}: "
                 "pip install 'sglang-ppfix[sglang]'"
             )
-        port = _port(self.config.port)
+        port = free_port(HOST, self.config.port)
         self.url = f"http://{HOST}:{port}"
         self.trace_dir.mkdir(parents=True, exist_ok=True)
+        for old in self.trace_dir.glob("rank*.jsonl"):
+            old.unlink()
         device_file = self.folder / "device.json"
         DeviceFile(
             self.config.profile, str(self.trace_dir) if self.config.trace else None
         ).write(device_file)
-        with self.log_path.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._command(port),
-                # An empty folder: a folder named like a package would hide it.
-                cwd=self._folder("cwd"),
-                env=self._environment(device_file),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=_die_with_parent,
-            )
+        model_folder = self.folder / "model"
+        write_model(self.config, model_folder)
+        # An empty folder: a folder named like a package would hide the package.
+        working_folder = self.folder / "cwd"
+        working_folder.mkdir(exist_ok=True)
+        self._process = start_group(
+            command(self.config, port, model_folder),
+            working_folder,
+            environment(self.config, device_file),
+            self.log_path,
+        )
         try:
-            self._wait_ready(on_wait)
+            self._wait_ready()
         except BaseException:
-            self._kill()
+            self.stop()
             raise
 
     def stop(self) -> None:
-        """End every process of the server, and wait until they are gone."""
-        self._kill()
+        """End every process of the server, and wait until they are gone.
+
+        They are killed: SGLang's own way down waits 10 s for schedulers that do not
+        listen under PP, and nothing of this server is worth keeping.
+        """
+        process, self._process = self._process, None
+        if process is not None:
+            end_group(process)
         if self._temporary is not None:
             self._temporary.cleanup()
+            self._temporary = None
 
     def get(self, path: str, timeout_s: float = 10.0) -> Any:
         """GET ``path``, as JSON where it is JSON.
@@ -183,71 +182,21 @@ class LabServer:
             raise LabError("the server is not running")
         status = self._process.poll()
         if status is not None:
-            lines = [line for line in self.log().splitlines() if line.strip()]
-            tail = lines[-1] if lines else "no output"
-            raise LabError(f"the server ended with status {status}: {tail}")
+            raise LabError(f"the server ended with status {status}: {self._cause()}")
 
-    def _command(self, port: int) -> list[str]:
-        config = self.config
-        command = [sys.executable, "-m", "sglang.launch_server"]
-        options: dict[str, Any] = {
-            "--model-path": self._model_folder(),
-            "--load-format": "dummy",
-            "--device": "cpu",
-            "--attention-backend": "torch_native",
-            "--pp-size": config.pp_size,
-            "--max-running-requests": config.max_running_requests,
-            "--max-total-tokens": config.kv_tokens,
-            "--mem-fraction-static": 0.2,
-            "--host": HOST,
-            "--port": port,
-        }
-        if config.async_depth:
-            options["--pp-async-batch-depth"] = config.async_depth
-        if config.cap is not None:
-            options["--pp-max-micro-batch-size"] = config.cap
-        if config.chunked_prefill_size is not None:
-            options["--chunked-prefill-size"] = config.chunked_prefill_size
-        for name, value in options.items():
-            command += [name, str(value)]
-        return [*command, "--skip-tokenizer-init", *config.extra_args]
+    def _cause(self) -> str:
+        """The log line that says best why the server ended."""
+        lines = [line for line in self.log().splitlines() if line.strip()]
+        causes = [line for line in lines if _CAUSE.match(line)]
+        return (causes or lines or ["no output"])[-1].strip()
 
-    def _environment(self, device_file: Path) -> dict[str, str]:
-        cores = sorted(os.sched_getaffinity(0))
-        ranks = range(self.config.pp_size)
-        return {
-            **os.environ,
-            LAB_CONFIG: str(device_file),
-            "SGLANG_EXTERNAL_MODEL_PACKAGE": "sglang_ppfix.lab.models",
-            "SGLANG_CPU_OMP_THREADS_BIND": "|".join(
-                str(cores[rank % len(cores)]) for rank in ranks
-            ),
-            "OMP_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-            "PYTHONUNBUFFERED": "1",
-            **self.config.env,
-        }
-
-    def _folder(self, name: str) -> Path:
-        path = self.folder / name
-        path.mkdir(parents=True, exist_ok=True)
-        return path
-
-    def _model_folder(self) -> Path:
-        folder = self._folder("model")
-        (folder / "config.json").write_text(json.dumps(_model_config(self.config)))
-        return folder
-
-    def _wait_ready(self, on_wait: Callable[[float], None] | None) -> None:
+    def _wait_ready(self) -> None:
         begin = time.monotonic()
         while True:
             self.check_alive()
             waited = time.monotonic() - begin
             if waited > self.config.start_timeout_s:
                 raise LabError(f"the server did not answer in {waited:.0f} s")
-            if on_wait is not None:
-                on_wait(waited)
             try:
                 self.get("/health", timeout_s=2.0)
             except LabError:
@@ -270,62 +219,3 @@ class LabServer:
             return json.loads(body)
         except ValueError:
             return body.decode(errors="replace")
-
-    def _kill(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        # SGLang's own way down waits 10 s for schedulers that do not listen under PP,
-        # and nothing of this server is worth keeping.
-        _kill_group(process.pid)
-        process.wait()
-        deadline = time.monotonic() + _STOP_S
-        while _kill_group(process.pid) and time.monotonic() < deadline:
-            time.sleep(0.02)
-
-
-def _model_config(config: LabConfig) -> dict[str, Any]:
-    """A small Llama-shaped configuration: SGLang sizes its KV pool from it."""
-    return {
-        "architectures": ["ToyPipelineForCausalLM"],
-        "model_type": "llama",
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": config.pp_size,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "vocab_size": token_rule.VOCAB_SIZE,
-        "max_position_embeddings": max(4096, config.kv_tokens),
-        "rms_norm_eps": 1e-5,
-        "rope_theta": 10000.0,
-        "torch_dtype": "bfloat16",
-        "bos_token_id": token_rule.BOS,
-        "eos_token_id": token_rule.EOS,
-        "hidden_act": "silu",
-        "tie_word_embeddings": False,
-    }
-
-
-def _port(wanted: int | None) -> int:
-    """``wanted`` if it is free, else a free port."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, wanted or 0))
-        except OSError as error:
-            raise LabError(f"port {wanted}: {error.strerror}") from None
-        return int(probe.getsockname()[1])
-
-
-def _die_with_parent() -> None:
-    # Even a SIGKILL of the lab leaves no server behind (Linux).
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _kill_group(group: int) -> bool:
-    """Kill what is left of a process group; whether anything was."""
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    return True

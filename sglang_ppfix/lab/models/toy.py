@@ -12,11 +12,13 @@ from sglang.srt.layers.logits_processor import LogitsProcessorOutput
 from sglang.srt.model_executor.forward_batch_info import PPProxyTensors
 from torch import nn
 
-from .. import token_rule
-from ..rank import current_rank
+from sglang_ppfix.lab import token_rule
+from sglang_ppfix.lab.rank import current_rank
+
+_Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class ToyPipelineForCausalLM(nn.Module):
+class ToyPipelineForCausalLM(nn.Module):  # type: ignore[misc]
     """One pipeline stage of the toy model."""
 
     def __init__(self, config: Any, quant_config: Any = None, prefix: str = "") -> None:
@@ -26,7 +28,7 @@ class ToyPipelineForCausalLM(nn.Module):
         self.start_layer, self.end_layer = 0, 1
         self._store = np.zeros(1 << 14, dtype=np.int64)
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def forward(
         self,
         input_ids: torch.Tensor,
@@ -68,11 +70,11 @@ class ToyPipelineForCausalLM(nn.Module):
 
     def _history_sums(
         self,
-        tokens: np.ndarray,
+        tokens: _Ints,
         positions: torch.Tensor,
         forward_batch: Any,
         req_to_token: torch.Tensor,
-    ) -> np.ndarray:
+    ) -> _Ints:
         """Write this forward's KV entries, and sum each request's history."""
         written = forward_batch.out_cache_loc.numpy()
         if written.max(initial=0) >= len(self._store):
@@ -85,13 +87,14 @@ class ToyPipelineForCausalLM(nn.Module):
         longest = int(lengths.max())
         slots = req_to_token.numpy()[rows, :longest]
         inside = np.arange(longest) < lengths[:, None]
-        return np.where(inside, self._store[np.where(inside, slots, 0)], 0).sum(axis=1)
+        entries = self._store[np.where(inside, slots, 0)] * inside
+        return np.asarray(entries.sum(axis=1))
 
     def load_weights(self, weights: Any) -> None:
         """Nothing to load."""
 
 
-def _logits(last: np.ndarray) -> torch.Tensor:
+def _logits(last: _Ints) -> torch.Tensor:
     """Logits of shape (requests, vocabulary) from (history sum, last token) rows."""
     logits = np.full(
         (len(last), token_rule.VOCAB_SIZE), token_rule.NO_LOGIT, dtype=np.float32
