@@ -1,0 +1,119 @@
+"""The rule as SGLang would carry it: one module, made from ``policy/``.
+
+Plugin and diffs cannot part: function bodies are copied from the source of
+``policy/``, character by character. What differs is what upstream's style wants:
+docstrings without ``Args`` blocks, and a ``msgspec.Struct`` for a container.
+"""
+
+import ast
+import inspect
+from types import ModuleType
+
+from sglang_ppfix.policy import filling, sizing
+
+#: Where the generated module lies in SGLang's tree.
+MODULE = "srt/managers/pp_filling.py"
+
+#: Names of policy/ in the order of the generated module; the cap comes first.
+SIZING = ("LATENCY_HIDING_SLOTS", "target_slots", "derive_cap")
+FILLING = ("TurnPlan", "plan_turn", "water_level", "token_share")
+
+_HEADER = '''\
+"""How many requests a pipeline-parallel micro-batch slot may hold.
+
+Pure functions of values that every PP rank sees alike in the same iteration of
+the event loop: no clock, no free memory, no random numbers.
+"""
+'''
+
+_DOCSTRINGS = {
+    "target_slots": """\
+Number of slots that the requests are spread over.""",
+    "derive_cap": """\
+Largest micro-batch that ``slots`` slots need to hold every request.
+
+Rounding down would lose rows: 60 over 8 gives 7, and 8 slots of 7 hold 56.""",
+    "TurnPlan": """\
+What a slot may do in its turn.
+
+``share`` bounds the requests that the slot may hold, new ones included; it is 0 in
+a slot that is not to be filled. ``live`` counts the unfinished requests of all
+slots, ``admissible`` the waiting ones that the free rows could take.""",
+    "plan_turn": """\
+Decide the share of ``slot``: the waiting requests level the slots.
+
+``occupancy`` counts unfinished requests per slot, prefills in flight in the slot
+that will keep them, and a chunked prefill in progress in none: it takes one place
+in the slot whose turn it is.""",
+    "water_level": """\
+Level that ``poured`` requests reach over ``occupancy``, and the rest.
+
+``rest`` slots can be one higher than the level.""",
+    "token_share": """\
+Prompt tokens after which a turn leaves the rest to the next slots.
+
+Prefill time is linear in tokens, and the slot with most of them stretches the lap
+of all slots; the same prompts spread over the slots of one lap do not.
+``prefill_tokens`` counts the tokens in flight per slot, 0 for the present one.""",
+}
+
+_COMMENTS = {
+    "LATENCY_HIDING_SLOTS": """\
+# Slots beyond pp_size only hide hop and CPU latency, and one or two hide it all:
+# 16 slots of 2 are slower than 8 slots of 4.
+""",
+}
+
+
+def generate(names: tuple[str, ...] = SIZING + FILLING) -> str:
+    """Text of ``pp_filling.py`` with the named parts of ``policy/``."""
+    parts = [_HEADER]
+    if "TurnPlan" in names:
+        parts.append(
+            "\nfrom collections.abc import Sequence\n\nimport msgspec\n"
+            if "LATENCY_HIDING_SLOTS" in names
+            else ""
+        )
+    for name in names:
+        gap = "\n" if name.isupper() else "\n\n"
+        parts.append(gap + _COMMENTS.get(name, "") + _definition(name))
+    return "".join(parts)
+
+
+def _definition(name: str) -> str:
+    module = sizing if name in SIZING else filling
+    node = _node(module, name)
+    lines = inspect.getsource(module).splitlines(keepends=True)
+    text = "".join(lines[node.lineno - 1 : node.end_lineno])
+    if isinstance(node, ast.Assign):
+        return text
+    assert isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    first = node.body[0]
+    start = first.lineno - node.lineno
+    end = (first.end_lineno or first.lineno) - node.lineno + 1
+    lines = text.splitlines(keepends=True)
+    head = "".join(lines[:start])
+    if isinstance(node, ast.ClassDef):
+        head = f"class {name}(msgspec.Struct, frozen=True):\n"
+    return head + _docstring(name) + "".join(lines[end:])
+
+
+def _docstring(name: str) -> str:
+    first, *rest = _DOCSTRINGS[name].splitlines()
+    body = [f'    """{first}', *(f"    {line}".rstrip() for line in rest)]
+    if rest:
+        body.append('    """')
+    else:
+        body[-1] += '"""'
+    return "\n".join(body) + "\n"
+
+
+def _node(module: ModuleType, name: str) -> ast.stmt:
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.Assign):
+            defined = [t.id for t in node.targets if isinstance(t, ast.Name)]
+        else:
+            defined = [getattr(node, "name", "")]
+        if name in defined:
+            return node
+    raise LookupError(f"{module.__name__} defines no {name}")
