@@ -86,6 +86,17 @@ def batch_to_run(result: Any) -> Any:
     return getattr(result, "batch_to_run", result)
 
 
+def launched_batch(
+    scheduler: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Batch of ``_pp_launch_batch``: its second argument from 0.5.16 on, an attribute
+    of the scheduler before."""
+    if "cur_batch" in kwargs:
+        return kwargs["cur_batch"]
+    # mb_id, batch, proxy tensors, metadata, queue; without the batch before.
+    return args[1] if len(args) + len(kwargs) == 5 else scheduler.cur_batch
+
+
 def add_future_tokens(adder: Any, tokens: float) -> None:
     """Reserve ``tokens`` of the prefill budget of a ``PrefillAdder``."""
     budget = getattr(adder, "memory_budget", None)

@@ -16,6 +16,8 @@ from typing import Any
 
 import wrapt
 
+from sglang_ppfix.compat import scheduler as compat
+
 from . import device
 from .rank import DeviceFile, Rank, current_rank, start_rank
 
@@ -97,7 +99,7 @@ def _receive(wrapped: Callable[..., Any], _group: Any, args: Any, kwargs: Any) -
 def _launch(wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any) -> Any:
     """Tell the model's device which slot and requests the next forward is for."""
     rank: Rank = current_rank()
-    batch = kwargs["cur_batch"] if "cur_batch" in kwargs else args[1]
+    batch = compat.launched_batch(scheduler, args, kwargs)
     rank.slot = kwargs["mb_id"] if "mb_id" in kwargs else args[0]
     rank.rids = [request.rid for request in batch.reqs]
     rank.decoding = len(batch.decoding_reqs or ())

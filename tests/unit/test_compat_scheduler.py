@@ -53,6 +53,19 @@ def test_batch_to_run(result, batch):
 
 
 @pytest.mark.parametrize(
+    ("scheduler", "args", "kwargs"),
+    [
+        (Made(cur_batch="b"), (0, "proxy", "metadata", "queue"), {}),  # before 0.5.16
+        (Made(), (0, "b", "proxy", "metadata", "queue"), {}),
+        (Made(), (0,), {"cur_batch": "b", "pp_proxy_tensors": "proxy"}),
+    ],
+)
+def test_launched_batch(scheduler, args, kwargs):
+    """Catches proxy tensors taken for the batch."""
+    assert compat.launched_batch(scheduler, args, kwargs) == "b"
+
+
+@pytest.mark.parametrize(
     "adder",
     [
         Made(rem_total_token_offset=1.0),  # before 0.5.21
