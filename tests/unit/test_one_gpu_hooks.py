@@ -77,7 +77,7 @@ def test_a_release_without_the_target_is_named():
     """Breaks when a missing method or parameter is passed over in silence."""
     module = ModuleType("sglang.fake")
     module.f = lambda other: None
-    with pytest.raises(SystemExit, match=r"sglang.fake.f\(wanted\) does not exist"):
+    with pytest.raises(SystemExit, match=r"sglang\.fake\.f\(wanted\) does not exist"):
         one_gpu._wrap(module, "f", "wanted", one_gpu.send)
-    with pytest.raises(SystemExit, match="sglang.fake.A.g"):
+    with pytest.raises(SystemExit, match=r"sglang\.fake\.A\.g"):
         one_gpu._wrap(module, "A.g", "wanted", one_gpu.send)
