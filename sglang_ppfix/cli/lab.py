@@ -8,6 +8,7 @@ from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from sglang_ppfix.lab import picture
 from sglang_ppfix.lab.config import LabConfig
@@ -130,10 +131,14 @@ def run(args: argparse.Namespace) -> int:
     progress = Console(stderr=True, log_path=False)
     try:
         experiment = _experiment(args)
-        with progress.status("") as status:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"))
+        with Progress(
+            *columns, TimeElapsedColumn(), console=progress, transient=True
+        ) as spinner:
+            task = spinner.add_task("starting")
 
             def report(line: str) -> None:
-                status.update(line)
+                spinner.update(task, description=line)
                 progress.log(line)
 
             outcome = run_experiment(experiment, report, args.keep_logs)
@@ -209,11 +214,21 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _integers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f'{text!r}: write whole numbers as "1,4,8"'
+        ) from None
 
 
 def _floats(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split(","))
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f'{text!r}: write numbers as "1,1,0.9"'
+        ) from None
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -191,7 +191,9 @@ def run_experiment(
             (pair, arm) for pair in range(experiment.pairs) for arm in experiment.arms
         ]
         for turn, (pair, arm) in enumerate(turns):
-            report(f"server {turn + 1} of {len(turns)} ({arm}): starting")
+            report(
+                f"server {turn + 1} of {len(turns)} ({arm}): starting, about a minute"
+            )
             outcome.runs.extend(_run_arm(experiment, arm, pair, folder, report))
     return outcome
 
@@ -204,7 +206,7 @@ def _run_arm(
     runs: list[Run] = []
     with server:
         report(f"{arm}: warming up")
-        _warm_up(server)
+        warm_up(server)
         for clients in experiment.clients:
             for repeat in range(experiment.repeats):
                 load = experiment.load(clients, f"c{clients}-{repeat}-")
@@ -231,7 +233,7 @@ def run_on(
     return Run(arm, pair, load.clients, begin, end, results, traces, measurement)
 
 
-def _warm_up(server: LabServer) -> None:
+def warm_up(server: LabServer) -> None:
     """Let every slot and the HTTP server do everything once."""
     tokens = Lengths(_WARM_UP_TOKENS, _WARM_UP_TOKENS)
     clients = min(2 * server.config.slots, server.config.max_running_requests)

@@ -87,7 +87,7 @@ class StageProfile:
     hop_ms: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """As a profile file holds it; :func:`.profile_file.profile_from_json` reads it."""
+        """As a profile file; :func:`.profile_file.profile_from_json` reads it."""
         return {
             "name": self.name,
             "hop_ms": self.hop_ms,

@@ -18,8 +18,11 @@ TOP_LOGIT, LOGIT_STEP, NO_LOGIT = 4.0, 0.3, -60.0
 
 
 def entry(token: Any, position: Any) -> Any:
-    """What a rank keeps in the KV slot of ``token`` at ``position``."""
-    return (token * 31 + position * 17 + 7) % 1009
+    """What a rank keeps in the KV slot of ``token`` at ``position``.
+
+    A product, so that two tokens that swap places change the sum of a history.
+    """
+    return (token * 31 + 7) * (position * 17 + 13) % 10007
 
 
 def rank_weight(pp_rank: int) -> int:
