@@ -9,6 +9,9 @@ from packaging.version import InvalidVersion, Version
 DISTRIBUTION = "sglang-ppfix"
 EXTRA = "sglang"
 
+#: The first release that loads plugins (``sglang.srt.plugins``).
+FIRST_WITH_PLUGINS = Version("0.5.11")
+
 
 def supported_range() -> SpecifierSet:
     """The range in the extra ``sglang`` of our own metadata: stated once, there."""

@@ -7,7 +7,11 @@ from packaging.version import Version
 from sglang_ppfix.compat.contract import BODIES
 from sglang_ppfix.compat.drift import Drift, drifts
 from sglang_ppfix.compat.known import known
-from sglang_ppfix.compat.release import is_supported, supported_range
+from sglang_ppfix.compat.release import (
+    FIRST_WITH_PLUGINS,
+    is_supported,
+    supported_range,
+)
 from sglang_ppfix.compat.source import SourceError
 from sglang_ppfix.compat.upstream import fixed_upstream
 from sglang_ppfix.hooks.table import hooks
@@ -29,6 +33,10 @@ def release(surroundings: Surroundings) -> Iterator[Check]:
         state = State.OK if known().is_tested(found) else State.WARN
         fix = None if state is State.OK else _newest_tested()
         yield Check("release", state, f"{found} is in {supported}, {said}", fix)
+        return
+    if found < FIRST_WITH_PLUGINS:
+        text = f"sglang {found} loads no plugins: SGLANG_PPFIX would be ignored"
+        yield Check("release", State.FAIL, text, _newest_tested())
         return
     override = variable("allow_untested")
     allowed = surroundings.settings is not None and surroundings.settings.allow_untested

@@ -62,9 +62,15 @@ class Site:
 
     def run(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess:
         """Run ``sglang-ppfix doctor`` here, without the real site-packages."""
+        return self.run_module("sglang_ppfix", "doctor", *arguments, **environ)
+
+    def run_module(
+        self, *arguments: str, **environ: str
+    ) -> subprocess.CompletedProcess:
+        """Run ``python -m`` here, without the real site-packages."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith("SGLANG_")}
         return subprocess.run(
-            [sys.executable, "-S", "-m", "sglang_ppfix", "doctor", *arguments],
+            [sys.executable, "-S", "-m", *arguments],
             env={**clean, "PYTHONPATH": str(self.folder), **environ},
             cwd=self.cwd,
             capture_output=True,

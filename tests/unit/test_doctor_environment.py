@@ -23,14 +23,42 @@ def test_without_sglang(site):
     assert "release" not in checks
 
 
-@pytest.mark.parametrize("version", ["0.5.10.post1", "0.6.0"])
-def test_release_outside_the_range(site, version):
+def test_release_outside_the_range(site):
     """Catches a range that is not read, or that has an open end."""
-    site.add_sglang(version)
+    site.add_sglang("0.6.0")
     found = only(site.examine(SGLANG_PPFIX="1"), "release")
     assert found["state"] == "fail"
-    assert version in found["text"]
+    assert "0.6.0 is outside the tested range" in found["text"]
     assert "SGLANG_PPFIX_ALLOW_UNTESTED=1" in found["fix"]
+
+
+def test_release_without_plugins(site):
+    """Catches an override offered where SGLang never asks for the plugin."""
+    site.add_sglang("0.5.10.post1")
+    found = only(
+        site.examine(SGLANG_PPFIX="1", SGLANG_PPFIX_ALLOW_UNTESTED="1"), "release"
+    )
+    assert found["state"] == "fail"
+    assert "0.5.10.post1 loads no plugins" in found["text"]
+    assert "ALLOW_UNTESTED" not in found["fix"]
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (None, "SGLang is not installed"),
+        ("0.5.10.post1", "0.5.10.post1 loads no plugins"),
+        ("0.5.23", "loads the plugin itself"),
+    ],
+)
+def test_serve_refuses(site, version, said):
+    """Catches a launcher that starts something, or ends without a word."""
+    if version:
+        site.add_sglang(version)
+    done = site.run_module("sglang_ppfix.serve")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert said in line
 
 
 def test_an_untested_release_may_be_tried(site):
