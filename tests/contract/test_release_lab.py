@@ -4,17 +4,22 @@
 
 Each release lies over the one environment (``tools/overlays.py``). Every token is
 recomputed from the prompt alone, so nothing is compared with a server that could be
-wrong in the same way.
+wrong in the same way. What a release showed is left in the cache, where
+``tools/release_matrix.py`` reads it.
 """
 
 import importlib.metadata
+import json
+import platform
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 from conftest import NEWEST
 from packaging.version import Version
 
+from sglang_ppfix import __version__
 from sglang_ppfix.doctor import State, live
 from sglang_ppfix.lab.client import run_load
 from sglang_ppfix.lab.config import LabConfig
@@ -38,8 +43,35 @@ RELEASES = (
 )
 
 
+class Run:
+    """One server of one release, and what it showed."""
+
+    def __init__(self, release: str, server: LabServer) -> None:
+        self.release = release
+        self.server = server
+        self.shown: dict[str, object] = {}
+
+    def record(self, folder: Path) -> None:
+        """Keep what was shown, if every test of this release got that far."""
+        if not {"outputs_right", "slots", "ranks_hooked"} <= self.shown.keys():
+            return
+        log = self.server.log()
+        content = {
+            "release": self.release,
+            "plugin": __version__,
+            "python": platform.python_version(),
+            "torch": importlib.metadata.version("torch"),
+            **self.shown,
+            "retractions": log.count("Retract requests."),
+            "requeued": log.count("goes back to the queue instead of being aborted"),
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.release}.json"
+        path.write_text(json.dumps(content, indent=1) + "\n")
+
+
 @pytest.fixture(scope="module", params=RELEASES)
-def server(request, tmp_path_factory):
+def run(request, tmp_path_factory):
     """A server of one release with the plugin: two stages, four slots."""
     import overlays
     import wheels
@@ -64,7 +96,9 @@ def server(request, tmp_path_factory):
         start_timeout_s=600,
     )
     with LabServer(config, tmp_path_factory.mktemp(request.param)) as server:
-        yield request.param, server
+        made = Run(request.param, server)
+        yield made
+        made.record(wheels.cache() / "releases")
 
 
 def check(results):
@@ -76,46 +110,50 @@ def check(results):
         assert result.output == expected, result.request.rid
 
 
-def test_the_release_is_the_one_asked_for(server):
+def test_the_release_is_the_one_asked_for(run):
     """Catches an overlay that loses against the environment: all would be one."""
-    release, running = server
-    assert running.get("/server_info")["version"] == release
-    assert f"hooked sglang {release}" in running.log()
+    assert run.server.get("/server_info")["version"] == run.release
+    assert f"hooked sglang {run.release}" in run.server.log()
 
 
-def test_slots_are_even_and_outputs_right(server):
+def test_slots_are_even_and_outputs_right(run):
     """Catches stock's filling: eight requests at once would fill one slot of four."""
-    _release, running = server
-    running.wait_idle()
+    run.server.wait_idle()
     load = plan_load("burst", 8, Lengths(5, 12), Lengths(12, 12), 1, rid_prefix="even")
-    check(run_load(running.url, load))
-    for forwards in read_traces(running.trace_dir):
+    check(run_load(run.server.url, load))
+    for forwards in read_traces(run.server.trace_dir):
         held = defaultdict(set)
         for forward in forwards:
             if forward.mode == "decode":
                 held[forward.slot].update(r for r in forward.rids if "even" in r)
-        assert [len(held[slot]) for slot in range(STAGES + DEPTH)] == [2, 2, 2, 2]
+        slots = [len(held[slot]) for slot in range(STAGES + DEPTH)]
+        assert slots == [2, 2, 2, 2]
+        run.shown["slots"] = slots
 
 
-def test_chunks_mixed_lengths_and_little_memory(server):
+def test_chunks_mixed_lengths_and_little_memory(run):
     """Catches wrong rows or tokens when prompts come in chunks, slots fill and drain
     unevenly, and KV runs out: prompts reach three chunks, and the requests that may
-    run need more than twice the KV that there is."""
-    _release, running = server
-    running.wait_idle()
+    run need more than there is."""
+    run.server.wait_idle()
     load = plan_load(
         *("closed", 24, Lengths(5, 90), Lengths(5, 50), 2),
         requests=48,
         rid_prefix="mixed",
     )
-    results = run_load(running.url, load)
+    results = run_load(run.server.url, load)
     check(results)
-    assert len(results) == 48
-    running.check_alive()
+    run.server.check_alive()
+    (forwards, *_) = read_traces(run.server.trace_dir)
+    prefills = Counter(r for f in forwards if f.mode == "prefill" for r in f.rids)
+    chunked = [rid for rid, times in prefills.items() if "mixed" in rid and times > 1]
+    assert chunked
+    run.shown["outputs_right"] = len(results)
+    run.shown["chunked"] = len(chunked)
 
 
-def test_every_rank_is_hooked(server):
+def test_every_rank_is_hooked(run):
     """Catches a rank that runs stock, and a doctor that cannot tell."""
-    _release, running = server
-    (found,) = live.server(running.url)
+    (found,) = live.server(run.server.url)
     assert found.state is State.OK, found.text
+    run.shown["ranks_hooked"] = STAGES
