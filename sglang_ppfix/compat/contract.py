@@ -101,8 +101,10 @@ ATTRIBUTES = (
         "Scheduler",
         (
             "chunked_req",
+            "enable_priority_scheduling",
             "max_running_requests",
             "mbs",
+            "metrics_collector",
             "pp_group",
             "pp_loop_size",
             "running_batch",
@@ -146,6 +148,10 @@ ATTRIBUTES = (
         ),
     ),
     Attributes("sglang.srt.environ", "Envs", ("SGLANG_RETRACT_DECODE_STEPS",)),
+    Attributes(
+        "sglang.srt.observability.metrics_collector", "QueueCount", ("from_reqs",)
+    ),
+    Attributes("sglang.srt.plugins.hook_registry", "HookRegistry", ("_hooks",)),
 )
 
 CALLS = (

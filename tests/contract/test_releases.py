@@ -4,6 +4,7 @@ A release that drifts fails with the name of what drifted. Imports nothing of SG
 """
 
 import ast
+import re
 
 import pytest
 import wheels
@@ -170,6 +171,26 @@ def test_retraction_aborts_the_last_request_last(tree):
     assert tail.count("reqs_to_abort.append") == 1
     assert ast.unparse(node.body[-1]).startswith("return (retracted_reqs, ")
     assert ast.unparse(node.body[-1]).endswith(", reqs_to_abort)")
+
+
+def test_server_arguments_exist(tree):
+    """Catches an argument that was renamed: ``out_of_scope`` would let everything in.
+    The classes moved to ``arg_groups`` with 0.5.20."""
+    folder = tree.folder.joinpath("srt", "arg_groups", "fields")
+    text = tree.text("sglang.srt.server_args").decode()
+    if folder.is_dir():
+        text += "".join(p.read_text() for p in folder.iterdir() if p.is_file())
+    for name in (
+        "pp_async_batch_depth",
+        "pp_max_micro_batch_size",
+        "disaggregation_mode",
+        "speculative_algorithm",
+        "enable_dp_attention",
+        "dllm_algorithm",
+        "enable_hisparse",
+        "enable_metrics",
+    ):
+        assert re.search(rf"^    {name}: ", text, re.MULTILINE), name
 
 
 def test_the_prefill_budget_is_of_one_slot(tree):
