@@ -25,8 +25,8 @@ from sglang_ppfix.lab.client import run_load
 from sglang_ppfix.lab.config import LabConfig
 from sglang_ppfix.lab.load import Lengths, plan_load
 from sglang_ppfix.lab.oracle import expected_tokens
+from sglang_ppfix.lab.profile_file import stage_profile
 from sglang_ppfix.lab.server import LabServer
-from sglang_ppfix.lab.stage_time import stage_profile
 from sglang_ppfix.lab.trace import read_traces
 
 pytestmark = [pytest.mark.lab, pytest.mark.releases]
