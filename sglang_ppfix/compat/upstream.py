@@ -3,19 +3,33 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .contract import POLICY, SCHEDULER
 from .source import SourceTree
 
 
 class Probe(NamedTuple):
-    """A function that only a fixed SGLang has."""
+    """A function that only a fixed SGLang has.
+
+    Attributes:
+        change: name of the diff that brings it.
+        module: where it is.
+        qualname: what it is called.
+    """
 
     change: str
     module: str
     qualname: str
 
 
-#: The names that our diffs (``patches/``) introduce, one for each patch.
-PROBES: tuple[Probe, ...] = ()
+_SLOTS = "sglang.srt.managers.pp_slots"
+
+#: A name that each of our diffs (``patches/``) introduces.
+PROBES = (
+    Probe("derive-cap", SCHEDULER, "Scheduler._derive_pp_max_micro_batch_size"),
+    Probe("balanced-filling", _SLOTS, "PPSlotFiller.begin_turn"),
+    Probe("memory-all-slots", POLICY, "PrefillAdder.reserve_for_other_slots"),
+    Probe("true-totals", _SLOTS, "PPSlots.all_reqs"),
+)
 
 
 def fixed_upstream(tree: SourceTree) -> Iterator[str]:
@@ -27,6 +41,6 @@ def fixed_upstream(tree: SourceTree) -> Iterator[str]:
     for probe in PROBES:
         if tree.find(probe.module, probe.qualname) is not None:
             yield (
-                f"already fixed in SGLang: {probe.change} "
-                f"({probe.module}.{probe.qualname} exists)"
+                f"SGLang holds the change {probe.change} already "
+                f"({probe.module}.{probe.qualname} exists): the plugin is not needed"
             )

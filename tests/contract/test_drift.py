@@ -203,3 +203,21 @@ def test_source_of_another_release(site):
     checks = site.examine(SGLANG_PPFIX="1")
     texts = [c["text"] for c in checks["targets"] if c["state"] == "fail"]
     assert any(f"than in 0.5.22 (that of {NEWEST})" in text for text in texts)
+
+
+def test_a_patched_sglang(site):
+    """Catches a plugin that acts on top of the diff: shares would be counted twice."""
+    path = site.folder / "sglang" / "srt" / "managers" / "scheduler.py"
+    old = "    def init_model_worker(self"
+    new = "    def _derive_pp_max_micro_batch_size(self): pass\n\n"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new + old))
+    (check,) = site.examine(SGLANG_PPFIX="1")["upstream"]
+    assert check["state"] == "fail"
+    assert check["fix"] == "unset SGLANG_PPFIX"
+    assert "derive-cap" in check["text"]
+    done = start(site, "1")
+    assert done.returncode == 1
+    assert "the plugin is not needed" in done.stderr
+    assert start(site, "auto").stderr.strip().endswith("SGLang runs unchanged")

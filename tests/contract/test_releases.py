@@ -5,6 +5,7 @@ A release that drifts fails with the name of what drifted. Imports nothing of SG
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 import wheels
@@ -17,8 +18,10 @@ from sglang_ppfix.compat.drift import drifts
 from sglang_ppfix.compat.known import known
 from sglang_ppfix.compat.release import is_supported, supported_range
 from sglang_ppfix.compat.source import parameters_of
-from sglang_ppfix.compat.upstream import fixed_upstream
+from sglang_ppfix.compat.upstream import PROBES, fixed_upstream
 from sglang_ppfix.doctor.targets import hooks_of
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_nothing_drifted(release, tree):
@@ -29,6 +32,19 @@ def test_nothing_drifted(release, tree):
 def test_not_fixed_upstream(tree):
     """Catches a probe that takes stock for fixed, or a release that needs no plugin."""
     assert list(fixed_upstream(tree)) == []
+
+
+def test_our_diffs_are_recognised():
+    """Catches probes and diffs that part: a patched SGLang would be patched twice."""
+    folder = ROOT / "patches" / f"sglang-{NEWEST}"
+    series = (folder / "series").read_text().split()
+    assert [f"{probe.change}.patch" for probe in PROBES] == series
+    for probe in PROBES:
+        text = (folder / f"{probe.change}.patch").read_text()
+        owner, method = probe.qualname.split(".")
+        assert re.search(rf"^\+    def {method}\(", text, re.MULTILINE), probe
+        assert f"class {owner}" in text, probe
+        assert f"+++ b/{probe.module.replace('.', '/')}.py" in text, probe
 
 
 def test_the_newest_release_of_all():
