@@ -57,7 +57,7 @@ def add_one_req(wrapped: Wrapped, adder: Any, args: Any, kwargs: Any) -> Any:
         held = len(turn.batch.reqs) + len(adder.can_run_list)
         if held >= plan.share:
             turn.refusal = "share"
-        elif adder.can_run_list and adder.log_input_tokens >= turn.token_share:
+        elif adder.can_run_list and adder.log_input_tokens >= ring.token_share(turn):
             turn.refusal = "token share"
         if turn.refusal is not None:
             from sglang.srt.managers.schedule_policy import AddReqResult

@@ -40,7 +40,7 @@ class Turn:
         self.latched: bool = batch.batch_is_full
         self.occupancy: list[int] = []
         self.plan: TurnPlan | None = None
-        self.token_share = 0
+        self.token_share: int | None = None
         # Why the turn ended with requests still waiting.
         self.refusal: str | None = None
 
@@ -213,15 +213,21 @@ class Ring:
                 compat.read_cap() or 1,
                 turn.chunked_req is not None,
             )
-            admissible = scheduler.waiting_queue[: turn.plan.admissible]
+        return turn.plan
+
+    def token_share(self, turn: Turn) -> int:
+        """Prompt tokens after which the turn leaves the rest to the next slots."""
+        if turn.token_share is None:
+            plan = self.plan(turn)
+            admissible = self.scheduler.waiting_queue[: plan.admissible]
             turn.token_share = token_share(
                 sum(
                     len(req.origin_input_ids) + len(req.output_ids)
                     for req in admissible
                 ),
-                self.prefill_tokens()[: turn.plan.slots],
+                self.prefill_tokens()[: plan.slots],
             )
-        return turn.plan
+        return turn.token_share
 
     def occupancy(self, batch: Any = None) -> list[int]:
         """Unfinished requests per slot, each counted in the slot that keeps it.
