@@ -26,8 +26,8 @@ def memory_limited(context: Context, point: OperatingPoint) -> Finding | None:
         "every row is taken",
         [
             (
-                f"{point.in_flight.value:.3g} of {rows} rows (max_running_requests) are "
-                f"in use, {point.queue or 0.0:.1f} requests wait on average"
+                f"{point.in_flight.value:.3g} of {rows} rows (max_running_requests) "
+                f"are in use, {point.queue or 0.0:.1f} requests wait on average"
             ),
             f"KV cache up to {point.usage or 0.0:.0%} used: memory would hold more",
         ],

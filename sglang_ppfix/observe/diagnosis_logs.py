@@ -1,23 +1,31 @@
 """From logs and hints to a report."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .diagnosis import conclude, diagnose_points
 from .diagnosis_config import Hints, build, given_points
 from .diagnosis_context import Context, Facts
 from .diagnosis_types import Report
-from .log_levels import LoadHints, operating_points
+from .log_levels import LoadHints, operating_points, timeline
 from .log_pipeline import PipelineLog
+from .log_ranks import compare_digests
 from .log_reader import LogReader, Run
 
 
-def diagnose_logs(paths: Sequence[str], hints: Hints) -> Report:
+def diagnose_logs(
+    paths: Sequence[str],
+    hints: Hints,
+    live: Mapping[str, object] | None = None,
+    clients: float | None = None,
+) -> Report:
     """Diagnose logs; the pipeline that generated most is the report's subject.
 
     Args:
         paths: files, plain or gzip; ``-`` is standard input. May be empty: then the
             hints alone are diagnosed.
         hints: what the user knows.
+        live: configuration of the same server, from itself, by SGLang's names.
+        clients: requests in flight as the live server shows them.
 
     Raises:
         LogInputError: a file cannot be read.
@@ -27,13 +35,15 @@ def diagnose_logs(paths: Sequence[str], hints: Hints) -> Report:
     reports = []
     for run in reader.runs():
         for pipeline in run.pipelines.values():
-            report = diagnose_pipeline(run, pipeline, reader, hints)
+            report = diagnose_pipeline(
+                run, pipeline, reader, hints, live or {}, clients
+            )
             reports.append((pipeline.generated, pipeline.decode_lines, report))
     if not reports:
         config = None
         runs = reader.runs()
         if runs:
-            config = build(hints, runs[-1].config, {}, (), False)
+            config = build(hints, runs[-1].config, live or {}, (), False)
         report = diagnose_points(hints, config)
         report.input = _input(reader, None)
         return report
@@ -51,15 +61,22 @@ def diagnose_logs(paths: Sequence[str], hints: Hints) -> Report:
 
 
 def diagnose_pipeline(
-    run: Run, pipeline: PipelineLog, reader: LogReader, hints: Hints
+    run: Run,
+    pipeline: PipelineLog,
+    reader: LogReader,
+    hints: Hints,
+    live: Mapping[str, object],
+    clients: float | None,
 ) -> Report:
     """Diagnose one pipeline of a log."""
     tags, dp_rank = next(k for k, p in run.pipelines.items() if p is pipeline)
     ranks = tuple(sorted(pipeline.steps.ranks)) if "PP" in tags else ()
-    config = build(hints, run.config, {}, ranks, pipeline.plain and "PP" not in tags)
+    untagged = pipeline.plain and "PP" not in tags
+    config = build(hints, run.config, live, ranks, untagged)
     peers = sum(1 for other in run.pipelines if other[0] == tags)
-    clients = hints.clients
-    if clients is None and not hints.points.keys() <= {1}:
+    if hints.clients is not None:
+        clients = hints.clients
+    elif clients is None and not hints.points.keys() <= {1}:
         clients = max(hints.points)
     load = LoadHints(
         clients=None if clients is None else max(round(clients / peers), 1),
@@ -72,16 +89,17 @@ def diagnose_pipeline(
     facts = _facts(run, pipeline, reader, ranks)
     given = given_points(config, hints)
     context = Context(config, points, facts, given)
-    remarks = _use_given_rates(context)
+    remarks = use_given_rates(context)
     report = conclude(context)
     report.notes += remarks
+    report.timeline = timeline(pipeline, load, answers_count=peers == 1)
     name = " ".join(sorted(tags)) + (f", DP{dp_rank}" if "DP" in tags else "")
     label = f"{run.source} {name}".strip()
     report.input = _input(reader, pipeline) | {"pipeline": label}
     return report
 
 
-def _use_given_rates(context: Context) -> list[str]:
+def use_given_rates(context: Context) -> list[str]:
     """Rates that the user's client measured replace the log's own."""
     remarks = []
     for given in context.given:
@@ -104,17 +122,19 @@ def _use_given_rates(context: Context) -> list[str]:
 def _facts(
     run: Run, pipeline: PipelineLog, reader: LogReader, ranks: tuple[int, ...]
 ) -> Facts:
-    lines = pipeline.steps
+    lines, clock = pipeline.steps, pipeline.stage_clock
+    busy = clock or pipeline.occupancy
     harmed = {"binary line", "torn line", "half line", "bad number"}
     return Facts(
-        stage_busy={
-            rank: total / count
-            for rank, (total, count) in pipeline.occupancy.items()
-            if count
-        },
-        busy_source="fwd occupancy of the log",
+        stage_busy={r: total / count for r, (total, count) in busy.items()},
+        busy_source=(
+            "the plugin's stage clock" if clock else "fwd occupancy of the log"
+        ),
         stage_weights_gb=dict(run.config.weight_gb),
-        divergences=list(lines.divergences.values()),
+        divergences=[
+            *lines.divergences.values(),
+            *compare_digests(pipeline.digests),
+        ],
         clean_log=not lines.lost_lines and not harmed & reader.skipped.reasons.keys(),
         hang_lines=run.config.hang_lines,
         retractions=run.config.retractions // max(len(lines.ranks), 1),

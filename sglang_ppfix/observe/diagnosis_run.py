@@ -93,10 +93,18 @@ def diagnose(request: Request) -> Report:
         LogInputError: a file cannot be read.
     """
     if request.url is not None:
-        from .live import diagnose_live
+        from .diagnosis_live import diagnose_live
 
-        return diagnose_live(request.url, request.seconds, request.files, request.hints)
-    return diagnose_logs(request.files, request.hints)
+        found = diagnose_live(
+            request.url, request.seconds, request.files, request.hints
+        )
+    else:
+        found = diagnose_logs(request.files, request.hints)
+    if request.plot is not None:
+        from .log_plot import draw
+
+        draw(found, request.plot)
+    return found
 
 
 def show(report: Report) -> None:

@@ -109,8 +109,8 @@ def _computed(context: Context) -> Finding | None:
     origin = "given" if config.partition is not None else "SGLang's default"
     evidence = [
         (
-            f"{sum(split)} layers as {shown(split)} ({origin}), and the last stage also "
-            f"does the output head, about {head:.1f} layers of work: stage "
+            f"{sum(split)} layers as {shown(split)} ({origin}), and the last stage "
+            f"also does the output head, about {head:.1f} layers of work: stage "
             f"PP{slowest} takes {ratio:.2f} times the mean"
         ),
         "not measured; hidden while slots are empty, the bottleneck once they are full",

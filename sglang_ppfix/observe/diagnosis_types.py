@@ -125,6 +125,19 @@ class OperatingPoint:
     clients: int | None = None
 
 
+@dataclass(frozen=True)
+class Moment:
+    """One moment of a log, for a picture; fields as in ``OperatingPoint``."""
+
+    second: float
+    in_flight: float | None
+    mean_micro_batch: float
+    logged: float
+    tok_s: float
+    queue: float
+    usage: float
+
+
 @dataclass
 class Prediction:
     """A predicted throughput, in tokens per second.
@@ -190,3 +203,4 @@ class Report:
     input: dict[str, Any] = field(default_factory=dict)
     others: list[dict[str, Any]] = field(default_factory=list)
     main: OperatingPoint | None = None
+    timeline: list[Moment] = field(default_factory=list)

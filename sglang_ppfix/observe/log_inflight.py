@@ -45,6 +45,10 @@ _CONFIDENCE = {
 }
 
 
+#: Answers per request that must have ended, so that answers can be counted.
+_LEAST_ANSWERED = 0.7
+
+
 @dataclass(frozen=True)
 class InFlight:
     """Requests in flight in one window."""
@@ -93,12 +97,33 @@ def _slots_fit(window: Window) -> bool:
 
 
 def _answers_fit(windows: Sequence[Window]) -> bool:
-    """Whether answers are sent when a request ends: else they are streamed."""
+    """Whether an answer is sent for each request, when it ends.
+
+    Streamed answers are logged when they begin, and a call with many prompts is one
+    answer: then the lines do not count what has ended.
+    """
     counted = [w for w in windows if w.episode >= 0]
     if not any(w.finished for w in counted):
         return False
-    wrong = sum(w.admitted - w.finished < min(w.logged) for w in counted)
-    return wrong <= 0.1 * len(counted)
+    too_early = sum(w.admitted - w.finished < min(w.logged) for w in counted)
+    if too_early > 0.1 * len(counted):
+        return False
+    ended = answered = 0.0
+    for _, mine in _episodes(counted):
+        burst = max((sum(w.seats) for w in mine if w.seats is not None), default=0)
+        last = max(mine, key=lambda w: w.admitted)
+        if burst and last.admitted > burst:
+            ended += last.admitted - burst
+            answered += last.finished
+    return answered >= _LEAST_ANSWERED * ended
+
+
+def _episodes(windows: Sequence[Window]) -> list[tuple[int, list[Window]]]:
+    episodes: dict[int, list[Window]] = {}
+    for window in windows:
+        if window.episode >= 0:
+            episodes.setdefault(window.episode, []).append(window)
+    return list(episodes.items())
 
 
 #: A steady load reads up to this much too high in the balance: see ``_balances``.
@@ -116,11 +141,7 @@ def _balances(
     reading that stays close above the burst is taken as the burst's own number.
     """
     balances: dict[int, tuple[float, float]] = {}
-    episodes: dict[int, list[Window]] = {}
-    for window in windows:
-        if window.episode >= 0:
-            episodes.setdefault(window.episode, []).append(window)
-    for episode, mine in episodes.items():
+    for episode, mine in _episodes(windows):
         burst = max((w.admitted for w in mine if w.seats is not None), default=0)
         last = max(mine, key=lambda w: w.admitted)
         if not burst or last.admitted < 1.5 * burst:

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .diagnosis_types import Measured, OperatingPoint
+from .diagnosis_types import Measured, Moment, OperatingPoint
 from .log_inflight import InFlight, Source, in_flight
 from .log_load import (
     burst_slots,
@@ -77,6 +77,28 @@ def operating_points(
             continue
         points.append(_point(group, [n for _, n in inside], hints, total))
     return points
+
+
+def timeline(
+    pipeline: PipelineLog, hints: LoadHints, answers_count: bool
+) -> list[Moment]:
+    """The log over time, for a picture."""
+    windows = _coalesced(pipeline.series.windows())
+    prompts = pipeline.prompt_tokens / max(pipeline.requests, 1)
+    numbers = in_flight(windows, prompts, answers_count)
+    return [
+        Moment(
+            second=w.second,
+            in_flight=n.number if n is not None else None,
+            mean_micro_batch=w.tokens / (hints.interval * w.accepted),
+            logged=sum(size * times for size, times in w.logged.items()) / w.lines,
+            tok_s=w.tokens / w.busy_s,
+            queue=w.queue / w.lines,
+            usage=w.usage,
+        )
+        for w, n in zip(windows, numbers, strict=True)
+        if w.lines and w.busy_s > 0
+    ]
 
 
 def _coalesced(windows: list[Window]) -> list[Window]:

@@ -5,6 +5,7 @@ read in full; the others are only compared with it.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .log_config import LogConfig
@@ -21,6 +22,8 @@ _IDLE_GAPS = 4.0
 _BACK_S = 2.0
 #: The lead's lines between two comparisons of the ranks, as a bit mask.
 _COMPARE_MASK = 0xFFF
+#: Digests of the plugin kept, over all ranks.
+_MOST_DIGESTS = 65536
 
 
 @dataclass
@@ -102,6 +105,8 @@ class PipelineLog:
         self.requests = 0
         self.cached_tokens = 0
         self.slots: tuple[int, ...] | None = None
+        self.stage_clock: dict[int, list[float]] = {}
+        self.digests: dict[tuple[int, int], str] = {}
         self.strange_rises = 0
         self._ranks: dict[int, RankLog] = {}
         self._recent: list[tuple[object, ...]] = []
@@ -127,6 +132,18 @@ class PipelineLog:
     def plugin_slots(self, slots: tuple[int, ...]) -> None:
         """Take in the occupancy of every slot, out of the plugin's own line."""
         self.slots = slots
+
+    def plugin_busy(self, percents: Sequence[float]) -> None:
+        """Take in the busy share of every stage, out of the plugin's own line."""
+        for rank, percent in enumerate(percents):
+            total = self.stage_clock.setdefault(rank, [0.0, 0.0])
+            total[0] += percent / 100.0
+            total[1] += 1
+
+    def plugin_digest(self, rank: int, admissions: int, digest: bytes) -> None:
+        """Take in a rank's digest over its first ``admissions`` admissions."""
+        if len(self.digests) < _MOST_DIGESTS:
+            self.digests[rank, admissions] = digest.decode()
 
     def http_answer(self) -> None:
         """An answer left the server."""
@@ -272,10 +289,13 @@ class PipelineLog:
             self._episode = Episode(self._episode.number + 1)
 
     def _leaves_chunk(self, new_tokens: int, values: Values) -> bool:
-        """Whether the last request of this prefill goes on in the next one."""
-        queue, pending = values[2], values[6]
-        if pending and queue == b"0":
-            return int(pending) > 0
+        """Whether the last request of this prefill goes on in the next one.
+
+        ``#pending-token`` is of the time of scheduling and counts the rest of a chunked
+        request; ``#queue-req`` is of the time of printing, so they do not compare.
+        """
+        if values[6] == b"0":
+            return False
         chunk = self.config.chunked_prefill_size or 0
         page = self.config.args.get("page_size")
         page = page if isinstance(page, int) and page > 0 else 1

@@ -7,6 +7,7 @@ comparison looks for the place where both sequences go on alike.
 """
 
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 #: Lines that must agree behind a gap, and how many lines a gap may lose.
@@ -40,6 +41,30 @@ class Divergence:
     expected: str
     lines: int
     at_end: bool
+
+
+def compare_digests(digests: Mapping[tuple[int, int], str]) -> list[Divergence]:
+    """Ranks whose admissions differ, out of the plugin's own digests.
+
+    Args:
+        digests: (PP rank, admissions so far) -> digest over them.
+    """
+    reference = min((rank for rank, _ in digests), default=0)
+    found: dict[int, Divergence] = {}
+    for (rank, admissions), digest in sorted(digests.items()):
+        other = digests.get((reference, admissions), digest)
+        if other != digest and rank not in found:
+            found[rank] = Divergence(
+                rank,
+                reference,
+                admissions,
+                0.0,
+                f"digest {digest} over {admissions} admissions",
+                f"digest {other}",
+                lines=2,
+                at_end=False,
+            )
+    return list(found.values())
 
 
 class RankLines:

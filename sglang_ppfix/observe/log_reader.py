@@ -35,6 +35,8 @@ _MARKS = (
 )
 _ASKS = re.compile(rb'"POST /(?:generate|v1/(?:chat/)?completions|v1/responses) ')
 _SLOTS = re.compile(rb"#slots: (\d+(?:/\d+)*)")
+_BUSY = re.compile(rb" busy: (\d+%(?:/\d+%)*)")
+_DIGEST = re.compile(rb"#admission: (\d+).* digest: (\w+)")
 #: Different writers of one input; a log that names more is not a log.
 _MOST_ORIGINS = 4096
 
@@ -258,10 +260,19 @@ class LogReader:
 
     @staticmethod
     def _plugin_line(source: _Source, tags: dict[str, int], line: bytes) -> None:
-        found = _SLOTS.search(line)
         pipeline = source.run.pipelines.get((frozenset(tags), tags.get("DP", 0)))
-        if found and pipeline is not None and _is_lead(pipeline, tags):
-            pipeline.plugin_slots(tuple(int(n) for n in found[1].split(b"/")))
+        if pipeline is None:
+            return
+        digest = _DIGEST.search(line)
+        if digest:
+            pipeline.plugin_digest(tags.get("PP", 0), int(digest[1]), digest[2])
+        if not _is_lead(pipeline, tags):
+            return
+        slots, busy = _SLOTS.search(line), _BUSY.search(line)
+        if slots:
+            pipeline.plugin_slots(tuple(int(n) for n in slots[1].split(b"/")))
+        if busy:
+            pipeline.plugin_busy([float(n[:-1]) for n in busy[1].split(b"/")])
 
 
 def _is_lead(pipeline: PipelineLog, tags: dict[str, int]) -> bool:

@@ -296,7 +296,7 @@ class RingLog:
         self, slot: _Slot, running: int, finished_new: int, tokens: int
     ) -> None:
         new = finished_new + (self.chunked is not None)
-        queue = len(self.queue)
+        scheduled = len(self.queue)
         pending = sum(r.prompt for r in self.queue)
         if self.chunked is not None:
             pending += self.chunked.prompt - self.chunked.prefilled
@@ -305,6 +305,8 @@ class RingLog:
         wrong = [self._wrong(rank) for rank in range(self.ring.pp)]
 
         def write(second: float) -> None:
+            # From 0.5.9 on the line is printed later, with the queue of that time.
+            queue = len(self.queue)
             gap = max(second - self.last_prefill, 1e-6)
             self.last_prefill = second
             for rank in range(self.ring.pp):
@@ -327,7 +329,7 @@ class RingLog:
             text = (
                 f"ppfix admission, #slot: 0, #new-seq: {new}, #slot-req: 0, "
                 f"#share: 0, #cap: {self.cap}, #total-req: {total}, "
-                f"#queue-req: {queue}, #slots: {shown}"
+                f"#queue-req: {scheduled}, #slots: {shown}"
             )
             self._print(self.clock, 0, text)
         if self.ring.shape.version < (0, 5, 9):
