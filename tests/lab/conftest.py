@@ -78,7 +78,7 @@ def server_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPool
         pool.stop()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def lab_server(server_pool: ServerPool) -> StartServer:
     """Function from a :class:`LabConfig` to a running server with it.
 
