@@ -27,13 +27,14 @@ class Policy(Enum):
     """Who decides how many requests a slot takes in."""
 
     BALANCED = "balanced"
+    AUTO = "auto"  # balanced, over as many slots as help
     OBSERVE = "observe"  # stock decides, the plugin counts and logs
     STOCK = "stock"  # stock decides, nothing is counted
 
     @property
     def balances(self) -> bool:
         """Whether the plugin decides, not stock."""
-        return self is Policy.BALANCED
+        return self in (Policy.BALANCED, Policy.AUTO)
 
 
 class LogLevel(Enum):

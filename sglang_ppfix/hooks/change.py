@@ -15,6 +15,7 @@ POLICY_CODES = {
     Policy.STOCK: 0,
     Policy.OBSERVE: 1,
     Policy.BALANCED: 2,
+    Policy.AUTO: 3,
 }
 LOG_CODES = {
     LogLevel.OFF: 0,

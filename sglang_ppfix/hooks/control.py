@@ -60,7 +60,7 @@ def process_input_requests(
         if version != VERSION:
             raise RuntimeError(f"control message of version {version}, not {VERSION}")
         if ring is not None:
-            ring.apply(from_codes(codes, ring.length))
+            ring.choose(codes["chosen_slots"])
     return wrapped([item for item in recv_reqs if not is_message(item)])
 
 

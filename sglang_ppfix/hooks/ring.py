@@ -16,6 +16,7 @@ from sglang_ppfix.settings import Policy, Settings
 
 from .cap import current_cap
 from .change import Change
+from .chooser import Chooser
 from .courier import Courier
 
 
@@ -59,6 +60,7 @@ class Ring:
         self.stages: int = scheduler.pp_group.world_size
         self.requested_slots = settings.slots
         self.slots = self._target_slots(settings.slots)
+        self.leads = compat.pp_rank(scheduler) == 0 and compat.tp_rank(scheduler) == 0
         self.iteration = -1
         self.slot = -1
         self.turn: Turn | None = None
@@ -67,10 +69,10 @@ class Ring:
         self.clock = self._stage_clock()
         self.metrics = self._metrics()
         self.summary = Summary(self, settings.summary_laps)
+        self.chooser = Chooser(self) if self.leads else None
         self.courier = Courier(
             compat.pp_rank(scheduler), bool(scheduler.pp_group.is_last_rank)
         )
-        self.leads = compat.pp_rank(scheduler) == 0 and compat.tp_rank(scheduler) == 0
         self.refused: str | None = None
         self._pending: dict[str, int] = {}
         # Per slot: what (live, waiting, cap) were when its latch was last tried.
@@ -80,6 +82,11 @@ class Ring:
     def balances(self) -> bool:
         """Whether the plugin, not stock, decides now."""
         return self.policy.balances
+
+    @property
+    def chooses(self) -> bool:
+        """Whether rank 0 chooses the number of slots."""
+        return self.policy is Policy.AUTO and self.requested_slots is None
 
     @property
     def watches(self) -> bool:
@@ -92,13 +99,12 @@ class Ring:
             self.policy = change.policy
         if change.slots is not None:
             self.requested_slots = change.slots or None
+        if change.policy is not None or change.slots is not None:
             self.slots = self._target_slots(self.requested_slots)
         if change.log is not None:
             self.log.set_level(change.log)
-        current_cap().follow(self.policy, self.slots)
-        # What a slot was refused under the old policy says nothing about the new.
-        self._latch_tried = [None] * self.length
-        self.log.changed(change)
+        self._follow()
+        self.log.changed()
 
     def request(self, codes: dict[str, int]) -> None:
         """Rank 0 only: have every rank apply a change in the same iteration."""
@@ -152,6 +158,22 @@ class Ring:
             "ranks": self.courier.received,
         }
 
+    def choose(self, slots: int) -> None:
+        """Rank 0 chose the number of slots; every rank follows in this iteration."""
+        if self.chooses:
+            self.slots = slots
+            self._follow()
+            self.log.changed()
+
+    def most_slots(self) -> int:
+        """Slots that may be filled at most when the plugin chooses."""
+        return self._target_slots(None)
+
+    def _follow(self) -> None:
+        current_cap().follow(self.policy, self.slots)
+        # What a slot was refused before the change says nothing about now.
+        self._latch_tried = [None] * self.length
+
     def _target_slots(self, requested: int | None) -> int:
         return target_slots(self.stages, self.length - self.stages, requested)
 
@@ -171,6 +193,8 @@ class Ring:
         decode = batch is not None and batch.forward_mode.is_decode()
         if self.laps.end_turn(self.slot, size, decode, self.slots):
             self.summary.end_lap()
+            if self.chooser is not None and self.chooses:
+                self.chooser.end_lap(self.laps.sizes, self.laps.last_decode_s)
         if self.metrics is not None and self.slot == 0:
             self.metrics.update(self)
 

@@ -16,7 +16,6 @@ from sglang_ppfix.compat import scheduler as compat
 from sglang_ppfix.settings import LogLevel, Settings
 
 if TYPE_CHECKING:
-    from sglang_ppfix.hooks.change import Change
     from sglang_ppfix.hooks.ring import Ring, Turn
 
 logger = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ class AdmissionLog:
             return True
         return self._rank == 0 and level in (LogLevel.SUMMARY, self.level)
 
-    def changed(self, change: Change) -> None:
+    def changed(self) -> None:
         """The switch was changed in this iteration."""
         ring = self.ring
         self.last_change = {

@@ -18,6 +18,8 @@ class Laps:
         largest: mean size of the largest micro-batch.
         even: mean size that the same requests would have, spread evenly.
         lap_s: mean wall time of a lap of decodes only.
+        sizes: requests per slot in the last lap.
+        last_decode_s: wall time of the last lap; None after a prefill in it, or idling.
         decode_tokens: tokens that decode forwards made, prefills' first ones left out.
         cpu_filled_s, cpu_empty_s: mean CPU time of the scheduler's thread per turn
             of a slot that makes a forward, and of one that makes none.
@@ -31,12 +33,13 @@ class Laps:
         self.largest = 0.0
         self.even = 0.0
         self.lap_s = 0.0
+        self.last_decode_s: float | None = None
         self.decode_tokens = 0
         self.cpu_filled_s = 0.0
         self.cpu_empty_s = 0.0
         self._length = length
         self._clock = clock
-        self._sizes = [0] * length
+        self.sizes = [0] * length
         self._prefilled = False
         self._started: float | None = None
         self._cpu = time.thread_time()
@@ -56,13 +59,13 @@ class Laps:
             Whether this ends a lap in which a slot made a forward.
         """
         self._count_cpu(size > 0)
-        self._sizes[slot] = size
+        self.sizes[slot] = size
         self._prefilled = self._prefilled or (size > 0 and not decode)
         if decode:
             self.decode_tokens += size
         if slot != self._length - 1:
             return False
-        return self._end_lap(self._sizes, spread)
+        return self._end_lap(self.sizes, spread)
 
     def _end_lap(self, sizes: Sequence[int], spread: int) -> bool:
         now = self._clock()
@@ -74,10 +77,11 @@ class Laps:
             return False
         self.count += 1
         self.stretched += prefilled
+        self.last_decode_s = took if was_busy and not prefilled else None
         if was_busy and took is not None:
             self.seconds += took
-            if not prefilled:
-                self.lap_s = self._mean(self.lap_s, took)
+        if self.last_decode_s is not None:
+            self.lap_s = self._mean(self.lap_s, self.last_decode_s)
         self.filled = self._mean(self.filled, sum(size > 0 for size in sizes))
         self.largest = self._mean(self.largest, max(sizes))
         self.even = self._mean(self.even, -(-sum(sizes) // spread))

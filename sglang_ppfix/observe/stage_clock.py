@@ -13,6 +13,11 @@ from typing import Any, NamedTuple
 MAX_READ = 8
 #: Weight of the newest value in a running mean of decode time.
 NEWEST = 0.1
+#: Forwards after which a size that was not seen again is forgotten.
+FORGOTTEN = 2000
+#: A stage is another stage when this many forwards of one size in a row differ from
+#: their mean by this factor.
+OTHER_STAGE = (8, 1.25)
 
 
 class Launch(NamedTuple):
@@ -43,6 +48,9 @@ class StageClock:
         self.nothing_to_do = 0.0
         self.prefills = 0
         self.decode_ms: dict[int, float] = {}
+        self._decodes = 0
+        self._seen: dict[int, int] = {}
+        self._strange = 0
         self._new_event = new_event
         self._pending: deque[Launch] = deque()
         self._spare: list[Any] = []
@@ -89,9 +97,25 @@ class StageClock:
         if not launch.decode:
             self.prefills += 1
             return
-        known = self.decode_ms.get(launch.size)
-        mean = took if known is None else known + NEWEST * (took - known)
-        self.decode_ms[launch.size] = mean
+        self._count_decode(launch.size, took)
+
+    def _count_decode(self, size: int, took: float) -> None:
+        self._decodes += 1
+        times, factor = OTHER_STAGE
+        mean = self.decode_ms.get(size, took)
+        strange = not mean / factor <= took <= mean * factor
+        self._strange = self._strange + 1 if strange else 0
+        if self._strange >= times:
+            # What was measured of other sizes no longer holds.
+            self.decode_ms.clear()
+            self._seen.clear()
+            self._strange, mean = 0, took
+        self.decode_ms[size] = mean + NEWEST * (took - mean)
+        self._seen[size] = self._decodes
+        if self._decodes % FORGOTTEN == 0:
+            for old, seen in list(self._seen.items()):
+                if self._decodes - seen > FORGOTTEN:
+                    del self._seen[old], self.decode_ms[old]
 
 
 def event_factory(scheduler: Any) -> Callable[[], Any] | None:
