@@ -1,0 +1,54 @@
+"""``sglang-ppfix watch --url URL``."""
+
+import argparse
+import asyncio
+
+from rich.console import Console
+from rich.live import Live
+
+from sglang_ppfix.observe.gpu import NoGpuError, sample_gpus
+from sglang_ppfix.observe.watch_view import view
+from sglang_ppfix.remote import RemoteError, RemoteServer
+
+from . import UserError
+from .set import add_server_arguments
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the verb."""
+    add_server_arguments(parser)
+    parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS")
+    parser.add_argument(
+        "--count", type=int, metavar="N", help="end after N looks (default: Ctrl-C)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look again and again, until Ctrl-C or ``--count``."""
+    if args.interval <= 0:
+        raise UserError(f"--interval {args.interval}: must be above 0")
+    try:
+        asyncio.run(_watch(args))
+    except RemoteError as error:
+        raise UserError(str(error)) from error
+    return 0
+
+
+async def _watch(args: argparse.Namespace) -> None:
+    console = Console()
+    before, looks = None, 0
+    async with RemoteServer(args.url, args.api_key) as server:
+        with Live(console=console, auto_refresh=False, transient=False) as live:
+            while args.count is None or looks < args.count:
+                state = await server.state()
+                gpus = await asyncio.to_thread(_gpus)
+                live.update(view(state, before, gpus), refresh=True)
+                before, looks = state, looks + 1
+                await asyncio.sleep(args.interval)
+
+
+def _gpus() -> list[str]:
+    try:
+        return [use.words() for use in sample_gpus(0.0)]
+    except NoGpuError as error:
+        return [str(error)]
