@@ -197,9 +197,7 @@ def test_untested_bodies_may_be_tried(site, name, goes_on):
 def test_source_of_another_release(site):
     """Catches a body taken for known because some release has it: a mixture of two
     installations is named as one."""
-    metadata = next(site.folder.glob("sglang-*.dist-info")) / "METADATA"
-    metadata.write_text(metadata.read_text().replace(str(NEWEST), "0.5.22"))
-    (site.folder / "sglang" / "_version.py").unlink()
+    renumber(site, "0.5.22")
     checks = site.examine(SGLANG_PPFIX="1")
     texts = [c["text"] for c in checks["targets"] if c["state"] == "fail"]
     assert any(f"than in 0.5.22 (that of {NEWEST})" in text for text in texts)
@@ -221,3 +219,32 @@ def test_a_patched_sglang(site):
     assert done.returncode == 1
     assert "the plugin is not needed" in done.stderr
     assert start(site, "auto").stderr.strip().endswith("SGLang runs unchanged")
+
+
+def renumber(site, release):
+    """Let the source say that it is another release."""
+    info = next(site.folder.glob("sglang-*.dist-info"))
+    metadata = info / "METADATA"
+    metadata.write_text(metadata.read_text().replace(str(NEWEST), release))
+    (site.folder / "sglang" / "_version.py").unlink()
+
+
+def test_a_post_release_with_the_same_bodies(site):
+    """Catches a post release that is refused although nothing of ours changed in it."""
+    renumber(site, f"{NEWEST}.post1")
+    checks = site.examine(SGLANG_PPFIX="1")
+    assert [c["state"] for c in checks["release"]] == ["warn"]
+    assert "not tested itself" in checks["release"][0]["text"]
+    assert [c["state"] for c in checks["targets"]] == ["ok"]
+    assert start(site, "1").stdout.startswith("installed")
+
+
+def test_a_post_release_with_another_body(site):
+    """Catches a body that nobody has read, let in because its release has no list."""
+    module, old, new, _named = DRIFT["changed body"]
+    path = site.folder.joinpath(*module.split(".")).with_suffix(".py")
+    path.write_text(path.read_text().replace(old, new))
+    renumber(site, f"{NEWEST}.post1")
+    done = start(site, "1")
+    assert done.returncode == 1
+    assert "retract_decode has a body that is in no tested release" in done.stderr

@@ -1,6 +1,7 @@
 """Which release is installed, and which are supported."""
 
 import pytest
+from doctor_site import Site
 from packaging.version import Version
 
 from sglang_ppfix.compat import parameters
@@ -52,3 +53,33 @@ def test_hooks_that_came_later():
 
     assert names(first) == names(None) == [name, "Scheduler.other"]
     assert names(Version("0.5.11")) == ["Scheduler.other"]
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("0.6.0", "0.6.0 is outside the tested range"),
+        ("unknown-dev", "unknown-dev"),
+        (None, "SGLang is not installed"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["1", "auto"])
+def test_start_up_elsewhere(tmp_path, version, said, mode):
+    """Catches a plugin that half works on a release that nobody tested, a server that
+    ends without the reason, and ``auto`` that ends it or is silent."""
+    site = Site(tmp_path)
+    if version:
+        site.add_sglang(version)
+    (site.folder / "start.py").write_text(
+        "from sglang_ppfix.plugin import activate\nactivate()\nprint('goes on')\n"
+    )
+    done = site.run_module("start", SGLANG_PPFIX=mode)
+    (line,) = done.stderr.splitlines()
+    assert said in line
+    if version == "0.6.0":
+        assert "SGLANG_PPFIX_ALLOW_UNTESTED=1" in line
+    if mode == "1":
+        assert (done.returncode, done.stdout) == (1, "")
+    else:
+        assert (done.returncode, done.stdout) == (0, "goes on\n")
+        assert line.endswith("SGLang runs unchanged")
