@@ -24,6 +24,8 @@ from sglang_ppfix.remote import RemoteServer
 
 CODES = {policy.value: code for policy, code in POLICY_CODES.items()}
 PROMPT = Lengths(8, 8)
+#: No window takes that long on a server that works.
+HANGS_S = 60.0
 #: A random MoE's greedy tokens fall into cycles, and its routing with them.
 SAMPLED = {"temperature": 1.0}
 _STATE = (
@@ -119,9 +121,7 @@ class Session:
             raise OutOfTime
         begin = time.monotonic()
         await self.switch(arm, load.clients)
-        results = await send_load(
-            self.server.url, load, timeout_s=max(self.time_left(), 5.0)
-        )
+        results = await self._send(load)
         state = await self.server.state()
         took = self._took[key] = time.monotonic() - begin
         self.windows += 1
@@ -156,6 +156,13 @@ class Session:
             )
         return results
 
+    async def _send(self, load: Load) -> list[RequestResult]:
+        limit = min(max(self.time_left(), 5.0), HANGS_S)
+        results = await send_load(self.server.url, load, timeout_s=limit)
+        if limit == HANGS_S and not any(r.output for r in results):
+            raise RuntimeError(f"no request was answered in {HANGS_S:.0f} s")
+        return results
+
     def burst(
         self, clients: int, seed: int, tag: str, tokens: int, greedy: bool = False
     ) -> Load:
@@ -176,7 +183,7 @@ class Session:
             for arm in (STOCK, BALANCED):
                 await self.switch(arm, clients)
                 load = self.burst(clients, 0, f"warm-{arm.name}", 6)
-                await send_load(self.server.url, load)
+                await self._send(load)
 
     async def greedy_outputs(self, tokens: int = 32) -> None:
         """The same greedy requests under every arm, and once more under stock."""

@@ -29,6 +29,7 @@ HOST = "127.0.0.1"
 READY = "The server is fired up and ready to roll"
 KV_TOKENS = 40_000
 PLUGIN = {"SGLANG_PPFIX": "1", "SGLANG_PPFIX_LOG": "summary"}
+START_LIMIT_S = 280.0
 _TERMINATE_S = 4.0
 
 
@@ -159,6 +160,10 @@ class GpuServer:
         while READY not in self.log():
             if self._process.poll() is not None:
                 raise StartError(f"the server ended:\n{self._causes()}")
+            if time.monotonic() - begin > START_LIMIT_S:
+                raise StartError(
+                    f"not ready in {START_LIMIT_S:.0f} s:\n{self._causes()}"
+                )
             time.sleep(0.5)
         self.start_s = time.monotonic() - begin
 
