@@ -15,6 +15,16 @@ def read_cap() -> int | None:
     return None if not value else int(value)
 
 
+def given_cap(scheduler: Any) -> int | None:
+    """``--pp-max-micro-batch-size`` as the user gave it; None where they gave none.
+
+    Also before ``init_model_worker``, when ``read_cap`` cannot be asked: up to 0.5.16
+    SGLang publishes its arguments in there.
+    """
+    value = scheduler.server_args.pp_max_micro_batch_size
+    return int(value) if value else None
+
+
 def write_cap(cap: int) -> None:
     """Set ``pp_max_micro_batch_size`` where SGLang reads it and shows it."""
     values = {"pp_max_micro_batch_size": cap}

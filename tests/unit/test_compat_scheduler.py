@@ -25,6 +25,13 @@ def test_computed_tokens(req):
     assert compat.computed_tokens(req) == 7
 
 
+@pytest.mark.parametrize(("value", "given"), [(None, None), (0, None), (8, 8)])
+def test_given_cap(value, given):
+    """Catches 0 taken for a cap: SGLang derives one then, as for None."""
+    scheduler = Made(server_args=Made(pp_max_micro_batch_size=value))
+    assert compat.given_cap(scheduler) == given
+
+
 @pytest.mark.parametrize(
     ("scheduler", "args", "kwargs"),
     [
