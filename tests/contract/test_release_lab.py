@@ -92,6 +92,8 @@ def run(request, tmp_path_factory):
         async_depth=DEPTH,
         chunked_prefill_size=CHUNK,
         kv_tokens=800,
+        # Expect little of each request, so that too many are let in and KV runs out.
+        extra_args=("--schedule-conservativeness", "0.1"),
         env={**environ, "SGLANG_PPFIX": "1", "SGLANG_PLUGINS": "ppfix,ppfix_lab"},
         start_timeout_s=600,
     )
