@@ -8,6 +8,7 @@ from .diagnosis_types import (
     Configuration,
     Finding,
     Measured,
+    OperatingPoint,
     Report,
     Verdict,
 )
@@ -20,6 +21,11 @@ def diagnose_points(hints: Hints, config: Configuration | None = None) -> Report
     """Diagnose what the user measured, without any log."""
     config = config if config is not None else build(hints, None, {}, (), False)
     points = given_points(config, hints)
+    return diagnose_reported(config, points)
+
+
+def diagnose_reported(config: Configuration, points: list[OperatingPoint]) -> Report:
+    """Diagnose load levels that somebody reports (``given_point``)."""
     return conclude(Context(config, points, Facts(), points))
 
 

@@ -74,6 +74,15 @@ def more_rows(context: Context) -> list[Fix]:
     ]
 
 
+def rows_for_stages(context: Context) -> Fix:
+    """At least one row a slot."""
+    loop = context.config.loop_size or context.pp_size
+    return Fix(
+        f"--max-running-requests {loop} or more",
+        f"one request for each of the {loop} slots",
+    )
+
+
 def more_kv() -> list[Fix]:
     """More KV cache, or shorter reservations."""
     return [

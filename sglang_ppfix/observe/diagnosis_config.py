@@ -1,11 +1,14 @@
 """One configuration out of hints, a live server, the log's own words and its tags."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from .diagnosis_layers import model_facts
 from .diagnosis_types import Configuration, DiagnoseError, Measured, OperatingPoint
 from .log_config import LogConfig
+from .log_load import fill_slots
 
 
 @dataclass(frozen=True)
@@ -180,9 +183,21 @@ def given_points(config: Configuration, hints: Hints) -> list[OperatingPoint]:
 
 
 def given_point(
-    config: Configuration, clients: int, tok_s: float | None
+    config: Configuration,
+    clients: int,
+    tok_s: float | None,
+    seen: Sequence[int] = (),
 ) -> OperatingPoint:
-    """One operating point; filled slots are assumed: slot by slot up to the cap."""
+    """One operating point that somebody reports.
+
+    Args:
+        config: of the server.
+        clients: requests kept in flight.
+        tok_s: throughput, if reported.
+        seen: running requests as log or ``/v1/loads`` showed them, of one slot each
+            time. Without them the slots are assumed to fill up to the cap, one after
+            the other, as stock fills them in a burst.
+    """
     rows, cap = config.max_running_requests, config.cap
     number = min(clients, rows) if rows else clients
     point = OperatingPoint(
@@ -194,7 +209,13 @@ def given_point(
         queue=float(clients - number),
         queued_share=1.0 if clients > number else 0.0,
     )
-    if number == 1:
+    if seen:
+        point.source = "the number of clients given; slots as they were seen"
+        mean = fmean(seen)
+        point.logged = Measured(mean, min(seen), max(seen))
+        point.mean_micro_batch = Measured(mean, 0.8 * mean, 1.2 * mean)
+        fill_slots(point, dict(Counter(seen)), config.loop_size)
+    elif number == 1:
         point.occupancy = (1,)
     elif cap is not None and config.pp_size is not None:
         loop = config.loop_size or config.pp_size

@@ -65,7 +65,11 @@ class Context:
     @property
     def lasting(self) -> list[OperatingPoint]:
         """Levels that lasted: the others are ramps, and good as anchors only."""
-        return [p for p in self.points if p.share >= _LEAST_SHARE]
+        return [
+            p
+            for p in self.points
+            if p.share >= _LEAST_SHARE and (p.tok_s or p.logged is not None)
+        ]
 
     @property
     def main(self) -> OperatingPoint | None:

@@ -141,17 +141,22 @@ def throughput(
     return in_flight / (lap_s(even_sizes(in_flight, slots), stage, pp_size) + extra_s)
 
 
-def stretched_by_layers(lap: float, partition: Sequence[int], head_s: float) -> float:
+def stretched_by_layers(
+    lap: float, filled: int, partition: Sequence[int], head_s: float
+) -> float:
     """Lap time with uneven layers, of a lap that balanced stages would take.
 
+    The way through all stages stays as long; the slowest stage counts once for every
+    filled slot.
+
     Args:
-        lap: seconds of a lap of full slots with equal stages.
+        lap: seconds of a lap with equal stages.
+        filled: slots that hold requests.
         partition: layers per stage.
         head_s: seconds that output head and sampling add to the last stage, per
             micro-batch.
     """
-    stages = len(partition)
     layer = max(lap - head_s, 0.0) / sum(partition)
     loads = [count * layer for count in partition]
     loads[-1] += head_s
-    return stages * max(loads)
+    return max(lap, filled * max(loads))

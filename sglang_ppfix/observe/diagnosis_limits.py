@@ -20,6 +20,8 @@ def memory_limited(context: Context, point: OperatingPoint) -> Finding | None:
         return _rows_below_stages(context, point)
     if point.in_flight.value < 0.93 * rows - 0.5:
         return _reserved(context, point)
+    if cap_too_small(context, point) is not None:
+        return None
     return Finding(
         Verdict.MEMORY_LIMITED,
         round(0.95 * point.confidence, 2),
@@ -96,7 +98,7 @@ def _rows_below_stages(context: Context, point: OperatingPoint) -> Finding | Non
             )
         ],
         [],
-        advice.more_rows(context),
+        [advice.rows_for_stages(context)],
         weight=0.05,
     )
 

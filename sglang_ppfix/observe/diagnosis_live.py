@@ -99,7 +99,7 @@ def live_context(samples: Samples, hints: Hints, live: Mapping[str, object]) -> 
         new_seqs_per_prefill=0.0,
         tagged=True,
     )
-    point = _plugin_point(samples) or _stock_point(samples, hints)
+    point = _plugin_point(samples) or _stock_point(samples, hints, config.loop_size)
     points = [point] if point is not None else []
     return Context(config, points, facts, given_points(config, hints))
 
@@ -126,7 +126,9 @@ def _plugin_point(samples: Samples) -> OperatingPoint | None:
     return point
 
 
-def _stock_point(samples: Samples, hints: Hints) -> OperatingPoint | None:
+def _stock_point(
+    samples: Samples, hints: Hints, loop_size: int | None
+) -> OperatingPoint | None:
     """The load out of rates: stock's own counts are of one slot."""
     sizes: dict[int, int] = {}
     for load in samples.loads:
@@ -154,7 +156,7 @@ def _stock_point(samples: Samples, hints: Hints) -> OperatingPoint | None:
     else:
         return point
     point.source, point.confidence = source.value, source.confidence
-    fill_slots(point, sizes)
+    fill_slots(point, sizes, loop_size)
     return point
 
 

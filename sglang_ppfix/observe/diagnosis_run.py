@@ -119,7 +119,7 @@ def show(report: Report) -> None:
     console = Console(highlight=False)
     for number, line in enumerate(lines):
         heading = number == 0 or (line.endswith(":") and not line.startswith(" "))
-        console.print(Text(line, style="bold" if heading else ""))
+        console.print(Text(line, style="bold" if heading else ""), soft_wrap=True)
 
 
 def exit_status(report: Report) -> int:

@@ -103,7 +103,7 @@ def _even_filling(context: Context, point: OperatingPoint) -> list[Prediction]:
     low, high = sorted(
         point.accepted
         * number
-        / (stretched_by_layers(base, split, share * single) + extra)
+        / (stretched_by_layers(base, len(sizes), split, share * single) + extra)
         for share in HEAD_SHARE
     )
     given = "the layer split" if context.config.partition else "SGLang's default split"

@@ -1,5 +1,6 @@
 """A report as text for people and as plain data for programs."""
 
+import math
 import textwrap
 from dataclasses import asdict
 from typing import Any
@@ -224,17 +225,15 @@ def _finding(finding: Finding) -> list[str]:
 
 
 def _prediction(prediction: Prediction) -> str:
-    low, high = _rounded(prediction.low), _rounded(prediction.high)
+    # Outwards: a range must not look narrower than it is.
+    step = 5 if prediction.low >= 100 else 1
+    low = step * math.floor(prediction.low / step)
+    high = step * math.ceil(prediction.high / step)
     to = f"{low} to {high}" if low != high else f"about {low}"
     return (
         f"predicted: {prediction.what}: {to} tok/s instead of {prediction.base:.4g} "
         f"({prediction.gain:.2f} times)"
     )
-
-
-def _rounded(value: float) -> str:
-    step = 5 if value >= 100 else 1
-    return f"{step * round(value / step)}"
 
 
 def _other(other: dict[str, Any]) -> str:

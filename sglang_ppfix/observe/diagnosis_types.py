@@ -127,9 +127,13 @@ class OperatingPoint:
 
 @dataclass(frozen=True)
 class Moment:
-    """One moment of a log, for a picture; fields as in ``OperatingPoint``."""
+    """A piece of a log, for a picture: ``seconds`` of work that end at ``second``.
+
+    The other fields as in ``OperatingPoint``.
+    """
 
     second: float
+    seconds: float
     in_flight: float | None
     mean_micro_batch: float
     logged: float

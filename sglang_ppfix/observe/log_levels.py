@@ -55,7 +55,7 @@ def operating_points(
     windows = _coalesced(pipeline.series.windows())
     kept = _without_stragglers(windows)
     prompts = pipeline.prompt_tokens / max(pipeline.requests, 1)
-    numbers = in_flight(kept, prompts, answers_count)
+    numbers = _trusted(kept, in_flight(kept, prompts, answers_count), hints)
     total = sum(w.busy_s for w in windows)
     known = sum(w.busy_s for w, n in zip(kept, numbers, strict=True) if n is not None)
     if total <= 0:
@@ -79,6 +79,23 @@ def operating_points(
     return points
 
 
+def _trusted(
+    windows: Sequence[Window], numbers: list[InFlight | None], hints: LoadHints
+) -> list[InFlight | None]:
+    """Where the number of clients is given, it is better than the KV balance."""
+    if hints.clients is None:
+        return numbers
+    trusted = []
+    for window, number in zip(windows, numbers, strict=True):
+        if number is not None and number.source is Source.BALANCE:
+            waiting = window.queue / window.lines
+            given = max(hints.clients - waiting, 1.0)
+            if number.number >= 0.5 * given:
+                number = InFlight(min(given, hints.places or given), Source.CLIENTS)
+        trusted.append(number)
+    return trusted
+
+
 def timeline(
     pipeline: PipelineLog, hints: LoadHints, answers_count: bool
 ) -> list[Moment]:
@@ -89,6 +106,7 @@ def timeline(
     return [
         Moment(
             second=w.second,
+            seconds=w.busy_s,
             in_flight=n.number if n is not None else None,
             mean_micro_batch=w.tokens / (hints.interval * w.accepted),
             logged=sum(size * times for size, times in w.logged.items()) / w.lines,
@@ -137,7 +155,8 @@ def _steady(windows: Sequence[Window], numbers: Sequence[InFlight | None]) -> se
     before: InFlight | None = None
     for window, number in zip(windows, numbers, strict=True):
         if before is not None and number is not None:
-            same = abs(number.number - before.number) <= 0.02 * number.number
+            change = abs(number.number - before.number)
+            same = change <= max(0.03 * number.number, 0.1)
             if same and not window.idle_s:
                 found.add(id(window))
         before = number
@@ -175,7 +194,7 @@ def _point(
     plugin_slots(point, windows)
     if point.occupancy is None:
         burst_slots(point, windows)
-    fill_slots(point, logged_sizes(windows))
+    fill_slots(point, logged_sizes(windows), hints.loop_size)
     return point
 
 
@@ -204,8 +223,8 @@ def _one_level(
     mean = point.mean_micro_batch
     if hints.clients is not None:
         number = max(hints.clients - (point.queue or 0.0), 1.0)
-        if hints.max_running_requests is not None:
-            number = min(number, hints.max_running_requests)
+        if hints.places is not None:
+            number = min(number, hints.places)
         _set(point, number, number, number, Source.CLIENTS)
     elif (
         (point.queued_share or 0.0) > 0.9
@@ -215,7 +234,7 @@ def _one_level(
         _set(point, hints.places, hints.places, hints.places, Source.QUEUE)
     elif mean is not None:
         _from_tokens(point, loaded, prompts, pipeline)
-    fill_slots(point, logged_sizes(loaded))
+    fill_slots(point, logged_sizes(loaded), hints.loop_size)
     return [point]
 
 

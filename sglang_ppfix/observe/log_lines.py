@@ -156,8 +156,8 @@ class LineParser:
         if DECODE in rest or PREFILL in rest:
             # Two writers shared a line: what came last is whole, if anything is.
             self.torn += 1
-            *_, last = STAMP.finditer(line)
-            start = line.rfind(b"[", 0, last.start() + 1)
+            stamps = [found.start() for found in STAMP.finditer(line)]
+            start = line.rfind(b"[", 0, stamps[-1] + 1) if stamps else 0
             if start <= 0:
                 raise LineError("half line")
             return self.parse(line[start:])

@@ -99,12 +99,15 @@ def burst_slots(point: OperatingPoint, windows: list[Window]) -> None:
         point.occupancy = seats
 
 
-def fill_slots(point: OperatingPoint, sizes: dict[int, int]) -> None:
+def fill_slots(
+    point: OperatingPoint, sizes: dict[int, int], loop_size: int | None = None
+) -> None:
     """Derive filled slots and largest micro-batch from what is known.
 
     Args:
         point: its ``in_flight`` and ``mean_micro_batch`` are used.
         sizes: ``#running-req`` as logged, value -> lines.
+        loop_size: slots of the ring, if known.
     """
     if point.occupancy is not None and point.filled is None:
         point.filled = Measured.exact(len(point.occupancy))
@@ -114,10 +117,11 @@ def fill_slots(point: OperatingPoint, sizes: dict[int, int]) -> None:
         return
     if point.filled is None and point.in_flight is not None:
         number = point.in_flight
+        most = float(loop_size) if loop_size is not None else math.inf
         point.filled = Measured(
-            max(number.value / mean.value, 1.0),
-            max(number.low / mean.high, 1.0),
-            max(number.high / max(mean.low, 0.5), 1.0),
+            min(max(number.value / mean.value, 1.0), most),
+            min(max(number.low / mean.high, 1.0), most),
+            min(max(number.high / max(mean.low, 0.5), 1.0), most),
         )
     if point.largest is None:
         slots = point.filled.value if point.filled is not None else 1.0

@@ -1,5 +1,7 @@
 """A log as a picture: requests, throughput, queue and KV cache over time."""
 
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .diagnosis_types import DiagnoseError, Moment, Report
@@ -30,14 +32,11 @@ def draw(report: Report, path: str) -> None:
         ) from None
     figure = Figure(figsize=_INCHES, layout="constrained")
     requests, rate, queue = figure.subplots(3, 1, sharex=True)
-    start = report.timeline[0].second
-    minutes = [(moment.second - start) / 60.0 for moment in report.timeline]
-    _requests(requests, minutes, report)
-    _steps(
-        rate, minutes, [m.tok_s for m in report.timeline], "decode tokens per second"
-    )
+    _requests(requests, report)
+    _line(rate, report.timeline, lambda m: m.tok_s, "decode")
     rate.set_ylabel("tok/s")
-    _queue(queue, minutes, report.timeline)
+    rate.set_ylim(bottom=0)
+    _queue(queue, report.timeline)
     figure.suptitle(f"{report.verdict.value}: {report.summary}", fontsize=9, wrap=True)
     try:
         figure.savefig(path, dpi=130)
@@ -45,39 +44,55 @@ def draw(report: Report, path: str) -> None:
         raise DiagnoseError(f"--plot {path}: {error}") from error
 
 
-def _requests(axes: "Axes", minutes: list[float], report: Report) -> None:
+def _requests(axes: "Axes", report: Report) -> None:
     moments = report.timeline
-    flight = [m.in_flight if m.in_flight is not None else float("nan") for m in moments]
-    if any(value == value for value in flight):
-        _steps(axes, minutes, flight, "in flight, all slots")
+    if any(m.in_flight is not None for m in moments):
+        _line(axes, moments, lambda m: m.in_flight, "in flight, all slots")
     elif report.main is not None and report.main.in_flight is not None:
         number = report.main.in_flight.value
         axes.axhline(number, linestyle=":", label=f"in flight: {report.main.source}")
-    _steps(axes, minutes, [m.mean_micro_batch for m in moments], "mean micro-batch")
+    _line(axes, moments, lambda m: m.mean_micro_batch, "mean micro-batch")
+    start = moments[0].second - moments[0].seconds
     axes.plot(
-        minutes,
+        [(m.second - start) / 60.0 for m in moments],
         [m.logged for m in moments],
         ".",
-        markersize=3,
+        markersize=4,
         label="#running-req printed (one slot)",
     )
     axes.set_ylabel("requests")
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize=8, loc="upper right")
+    axes.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
 
 
-def _queue(axes: "Axes", minutes: list[float], moments: list[Moment]) -> None:
-    _steps(axes, minutes, [m.queue for m in moments], "#queue-req")
+def _queue(axes: "Axes", moments: list[Moment]) -> None:
+    _line(axes, moments, lambda m: m.queue, "#queue-req")
     axes.set_ylabel("waiting requests")
     axes.set_xlabel("minutes")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, max(1.0, 1.05 * max(m.queue for m in moments)))
     usage: Any = axes.twinx()
-    usage.step(
-        minutes, [100 * m.usage for m in moments], where="pre", color="tab:gray", lw=0.8
-    )
+    _line(usage, moments, lambda m: 100 * m.usage, "KV", color="tab:gray")
     usage.set_ylim(0, 100)
-    usage.set_ylabel("KV cache used, %")
+    usage.set_ylabel("KV cache used, % (gray)")
 
 
-def _steps(axes: "Axes", minutes: list[float], values: list[float], label: str) -> None:
-    axes.step(minutes, values, where="pre", label=label, linewidth=1.2)
+def _line(
+    axes: "Axes",
+    moments: list[Moment],
+    value: Callable[[Moment], float | None],
+    label: str,
+    color: str | None = None,
+) -> None:
+    """Steps with gaps where nothing ran."""
+    start = moments[0].second - moments[0].seconds
+    minutes: list[float] = []
+    values: list[float] = []
+    for moment in moments:
+        begin = moment.second - moment.seconds
+        if minutes and (begin - start) / 60.0 > minutes[-1] + 1.5 / 60.0:
+            minutes.append(minutes[-1])
+            values.append(math.nan)
+        shown = value(moment)
+        minutes += [(begin - start) / 60.0, (moment.second - start) / 60.0]
+        values += [math.nan if shown is None else shown] * 2
+    axes.plot(minutes, values, label=label, linewidth=1.2, color=color)

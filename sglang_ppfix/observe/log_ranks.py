@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 #: Lines that must agree behind a gap, and how many lines a gap may lose.
-_RESYNC_LINES = 12
+_RESYNC_LINES = 5
 _LONGEST_GAP = 8
 #: Lines kept per rank while the others are behind.
 _KEEP = 1 << 18
@@ -74,12 +74,15 @@ class RankLines:
         self.codes = array("Q")
         self.seconds = array("d")
         self.dropped = 0
+        #: Ordinal of the first kept line, the same on all ranks for the same batch.
+        self.first = 0
 
     def drop(self, number: int) -> None:
         """Forget the oldest lines."""
         del self.codes[:number]
         del self.seconds[:number]
         self.dropped += number
+        self.first += number
 
 
 def prefill_code(new_seqs: int, new_tokens: int, running: int) -> int:
@@ -149,6 +152,12 @@ class LockStep:
     def _compare(self, whole: int, final: bool) -> None:
         reference = min(self.ranks)
         base = self.ranks[reference]
+        # What one rank had to forget, the others cannot be compared on.
+        first = max(lines.first for lines in self.ranks.values())
+        for lines in self.ranks.values():
+            lines.drop(min(first - lines.first, len(lines.codes)))
+        if any(lines.first != first for lines in self.ranks.values()):
+            return
         used: dict[int, tuple[int, int]] = {}
         for rank, lines in self.ranks.items():
             if rank in self._gone:
@@ -160,6 +169,8 @@ class LockStep:
         for rank, (ours, theirs) in used.items():
             self.ranks[rank].drop(max(theirs - (ours - base_used), 0))
         base.drop(base_used)
+        for lines in self.ranks.values():
+            lines.first = base.first
         self.compared += base_used
 
     def _walk(
