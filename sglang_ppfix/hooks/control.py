@@ -14,6 +14,7 @@ from sglang_ppfix.compat import scheduler as compat
 
 from .change import PREFIX, Change, ChangeError, from_codes
 from .ring import Ring, current_ring
+from .state import state
 
 Wrapped = Callable[..., Any]
 logger = logging.getLogger(__name__)
@@ -110,5 +111,5 @@ def get_internal_state(wrapped: Wrapped, scheduler: Any, args: Any, kwargs: Any)
         reason = compat.out_of_scope(scheduler) or "--pp-size 1"
         result.internal_state["ppfix"] = {"active": False, "reason": reason}
     else:
-        result.internal_state["ppfix"] = {"active": True, **ring.state()}
+        result.internal_state["ppfix"] = {"active": True, **state(ring)}
     return result

@@ -33,7 +33,7 @@ def _future_tokens(ring: Ring, adder: Any) -> float:
     """Tokens that requests of other slots, and the chunk in progress, will need."""
     tokens = sum(
         max(float(adder._get_running_request_total_token_offset(req)), 0.0)
-        for req in ring.other_requests()
+        for req in ring.occupants.of_others(ring.slot)
     )
     chunked = ring.scheduler.chunked_req
     if chunked is not None and adder.rem_chunk_tokens is not None:
@@ -61,7 +61,9 @@ def add_one_req_ignore_eos(wrapped: Wrapped, adder: Any, args: Any, kwargs: Any)
     planned = ring is not None and ring.turn is not None and ring.balances
     if ring is not None and planned and adder.req_states is None:
         known = chain(
-            ring.other_requests(), adder.running_batch.reqs, adder.can_run_list
+            ring.occupants.of_others(ring.slot),
+            adder.running_batch.reqs,
+            adder.can_run_list,
         )
         states = [_simulated_state(adder, req) for req in known]
         adder.req_states = sorted(s for s in states if s[0] > 0)
@@ -85,7 +87,7 @@ def retract_decode(wrapped: Wrapped, batch: Any, args: Any, kwargs: Any) -> Any:
     ring = current_ring()
     if ring is None or not ring.balances or not aborted or batch.reqs:
         return retracted, ratio, aborted
-    others = list(ring.other_requests())
+    others = list(ring.occupants.of_others(ring.slot))
     last = aborted[-1]
     # A beam group cannot be retracted, and is aborted for that.
     if not others or getattr(last, "beam_group", None) is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from sglang_ppfix.compat import scheduler as compat
 
 from .ring import current_ring
+from .state import report
 
 Wrapped = Callable[..., Any]
 
@@ -23,7 +24,7 @@ def send_dict(wrapped: Wrapped, scheduler: Any, args: Any, kwargs: Any) -> Any:
     if ring is None:
         return wrapped(*args, **kwargs)
     kind = kwargs.get("msg_type", args[2] if len(args) > 2 else "default")
-    reports = ring.courier.load(kind, ring.report)
+    reports = ring.courier.load(kind, lambda: report(ring))
     if reports is None:
         return wrapped(*args, **kwargs)
     # A new dict: the one given may hold a graph's static buffers.

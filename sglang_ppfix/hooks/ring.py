@@ -1,10 +1,7 @@
 """The micro-batch ring of one scheduler process, as the rule needs to see it."""
 
-import time
-from collections.abc import Iterator
 from typing import Any
 
-from sglang_ppfix import __version__
 from sglang_ppfix.compat import scheduler as compat
 from sglang_ppfix.observe.admissions import AdmissionLog
 from sglang_ppfix.observe.laps import Laps
@@ -18,32 +15,8 @@ from .cap import current_cap
 from .change import Change
 from .chooser import Chooser
 from .courier import Courier
-
-
-class Turn:
-    """One slot's turn to take in requests; planned when stock builds a batch."""
-
-    __slots__ = (
-        "batch",
-        "chunked_req",
-        "latched",
-        "occupancy",
-        "plan",
-        "refusal",
-        "slot",
-        "token_share",
-    )
-
-    def __init__(self, slot: int, batch: Any, chunked_req: Any) -> None:
-        self.slot = slot
-        self.batch = batch
-        self.chunked_req = chunked_req
-        self.latched: bool = batch.batch_is_full
-        self.occupancy: list[int] = []
-        self.plan: TurnPlan | None = None
-        self.token_share: int | None = None
-        # Why the turn ended with requests still waiting.
-        self.refusal: str | None = None
+from .occupants import Occupants
+from .turn import Turn
 
 
 class Ring:
@@ -57,6 +30,7 @@ class Ring:
         self.scheduler = scheduler
         self.policy = settings.policy
         self.length: int = scheduler.pp_loop_size
+        self.occupants = Occupants(scheduler, self.length)
         self.stages: int = scheduler.pp_group.world_size
         self.requested_slots = settings.slots
         self.slots = self._target_slots(settings.slots)
@@ -115,49 +89,6 @@ class Ring:
         codes, self._pending = self._pending, {}
         return codes
 
-    def report(self) -> dict[str, Any]:
-        """What this rank tells rank 0 about itself."""
-        return {
-            "pp_rank": compat.pp_rank(self.scheduler),
-            "version": __version__,
-            "policy": self.policy.value,
-            "target_slots": self.slots,
-            "iteration": self.iteration,
-            "digest": self.log.digest(),
-            "admissions": self.log.admissions,
-            "laps": self.laps.count,
-            "lap_s": self.laps.lap_s,
-            "cpu_filled_s": self.laps.cpu_filled_s,
-            "cpu_empty_s": self.laps.cpu_empty_s,
-            **({} if self.clock is None else self.clock.report()),
-        }
-
-    def state(self) -> dict[str, Any]:
-        """What ``/server_info`` shows under ``ppfix``, from this rank."""
-        return {
-            **self.report(),
-            "clock_s": time.monotonic(),
-            "decode_tokens": self.laps.decode_tokens,
-            "requested_slots": self.requested_slots,
-            "slots": self.length,
-            "stages": self.stages,
-            "cap": compat.read_cap(),
-            "cap_given": current_cap().given,
-            "log": self.log.level.value,
-            "filled": self.laps.filled,
-            "largest": self.laps.largest,
-            "even": self.laps.even,
-            "stretched_laps": self.laps.stretched,
-            "occupancy": self.occupancy(),
-            "queue_req": len(self.scheduler.waiting_queue),
-            "new_seqs": self.log.new_seqs,
-            "requeued": self.log.requeued,
-            "deferred": dict(self.log.deferred),
-            "last_change": self.log.last_change,
-            "refused": self.refused,
-            "ranks": self.courier.received,
-        }
-
     def choose(self, slots: int) -> None:
         """Rank 0 chose the number of slots; every rank follows in this iteration."""
         if self.chooses:
@@ -208,14 +139,6 @@ class Ring:
             return None
         return RingMetrics(collector.labels, compat.pp_rank(self.scheduler))
 
-    def live_requests(self) -> list[Any]:
-        """Unfinished requests of all slots, each once, prefills in flight included."""
-        live = [req for slot in range(self.length) for req in self.requests_of(slot)]
-        chunked = self.scheduler.chunked_req
-        if chunked is not None and not chunked.finished():
-            live.append(chunked)
-        return live
-
     def begin_turn(self, batch: Any) -> Turn:
         """A slot may take in requests now; ``batch`` is its running batch."""
         self.turn = Turn(self.slot, batch, self.scheduler.chunked_req)
@@ -227,7 +150,7 @@ class Ring:
         """Plan of the turn, computed once: the queue is final when stock asks."""
         if turn.plan is None:
             scheduler = self.scheduler
-            turn.occupancy = self.occupancy(turn.batch)
+            turn.occupancy = self.occupants.count(turn.slot, turn.batch)
             turn.plan = plan_turn(
                 turn.occupancy,
                 turn.slot,
@@ -249,57 +172,9 @@ class Ring:
                     len(req.origin_input_ids) + len(req.output_ids)
                     for req in admissible
                 ),
-                self.prefill_tokens()[: plan.slots],
+                self.occupants.prefill_tokens(turn.slot)[: plan.slots],
             )
         return turn.token_share
-
-    def occupancy(self, batch: Any = None) -> list[int]:
-        """Unfinished requests per slot, each counted in the slot that keeps it.
-
-        In a slot's turn ``batch`` stands for that slot: a prefill has been merged
-        into it, and ``running_mbs`` is stale there. None between iterations. A
-        chunked prefill in progress counts nowhere.
-        """
-        counts = []
-        for slot in range(self.length):
-            if batch is not None and slot == self.slot:
-                counts.append(sum(not req.finished() for req in batch.reqs))
-            else:
-                counts.append(sum(1 for _ in self.requests_of(slot)))
-        return counts
-
-    def requests_of(self, slot: int) -> Iterator[Any]:
-        """Unfinished requests of a slot at rest, prefills in flight included."""
-        running = self.scheduler.running_mbs[slot]
-        for req in running.reqs:
-            if not req.finished():
-                yield req
-        launched = self.scheduler.mbs[slot]
-        if launched is None or launched is running:
-            return
-        # A prefill is merged into running_mbs in the slot's next turn only. The
-        # batch still names a chunked request that has since moved on.
-        kept = set(map(id, running.reqs))
-        kept.add(id(launched.chunked_req))
-        kept.add(id(self.scheduler.chunked_req))
-        for req in launched.reqs:
-            if id(req) not in kept and not req.finished():
-                yield req
-
-    def prefill_tokens(self) -> list[int]:
-        """Tokens of the prefill in flight per slot, 0 for the present one."""
-        tokens = [0] * self.length
-        for slot, launched in enumerate(self.scheduler.mbs):
-            prefills = launched is not None and launched.forward_mode.is_extend()
-            if prefills and slot != self.slot:
-                tokens[slot] = launched.extend_num_tokens
-        return tokens
-
-    def other_requests(self) -> Iterator[Any]:
-        """Unfinished requests of all slots but the present one."""
-        for slot in range(self.length):
-            if slot != self.slot:
-                yield from self.requests_of(slot)
 
     def _retry_latch(self, turn: Turn) -> None:
         """Clear ``batch_is_full`` when something changed since it was last tried.

@@ -13,7 +13,7 @@ def get_loads(wrapped: Wrapped, inquirer: Any, args: Any, kwargs: Any) -> Any:
     snapshot = wrapped(*args, **kwargs)
     ring = current_ring()
     if ring is not None:
-        snapshot.num_running_reqs = len(ring.live_requests())
+        snapshot.num_running_reqs = len(ring.occupants.all())
     return snapshot
 
 
@@ -29,7 +29,7 @@ def log_stats(wrapped: Wrapped, collector: Any, args: Any, kwargs: Any) -> Any:
     stats = kwargs["stats"] if "stats" in kwargs else args[0]
     of_one_slot = stats.num_running_reqs
     stats.num_running_reqs = type(of_one_slot).from_reqs(
-        ring.live_requests(), ring.scheduler.enable_priority_scheduling
+        ring.occupants.all(), ring.scheduler.enable_priority_scheduling
     )
     try:
         return wrapped(*args, **kwargs)

@@ -16,7 +16,8 @@ from sglang_ppfix.compat import scheduler as compat
 from sglang_ppfix.settings import LogLevel, Settings
 
 if TYPE_CHECKING:
-    from sglang_ppfix.hooks.ring import Ring, Turn
+    from sglang_ppfix.hooks.ring import Ring
+    from sglang_ppfix.hooks.turn import Turn
 
 logger = logging.getLogger(__name__)
 

@@ -80,7 +80,7 @@ class RingMetrics:
             return
         self._next = now + INTERVAL_S
         labels = self._labels
-        occupancy = ring.occupancy()
+        occupancy = ring.occupants.count()
         for slot, held in enumerate(occupancy):
             self.slot_requests.labels(**labels, slot=slot).set(held)
         chunk = ring.scheduler.chunked_req is not None

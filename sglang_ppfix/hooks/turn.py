@@ -1,0 +1,31 @@
+"""One slot's turn to take in requests."""
+
+from typing import Any
+
+from sglang_ppfix.policy import TurnPlan
+
+
+class Turn:
+    """One slot's turn to take in requests; planned when stock builds a batch."""
+
+    __slots__ = (
+        "batch",
+        "chunked_req",
+        "latched",
+        "occupancy",
+        "plan",
+        "refusal",
+        "slot",
+        "token_share",
+    )
+
+    def __init__(self, slot: int, batch: Any, chunked_req: Any) -> None:
+        self.slot = slot
+        self.batch = batch
+        self.chunked_req = chunked_req
+        self.latched: bool = batch.batch_is_full
+        self.occupancy: list[int] = []
+        self.plan: TurnPlan | None = None
+        self.token_share: int | None = None
+        # Why the turn ended with requests still waiting.
+        self.refusal: str | None = None
