@@ -16,11 +16,10 @@ from sglang_ppfix.sim.cases import (
     Sweep,
     own_cases,
     preset_cases,
-    without_bounds,
 )
 from sglang_ppfix.sim.policies import POLICIES
 from sglang_ppfix.sim.presets import preset, preset_names
-from sglang_ppfix.sim.sweep import Case, run_case, run_cases
+from sglang_ppfix.sim.sweep import Case, run_case, run_cases, without_bounds
 from sglang_ppfix.sim.table import rows_table
 
 from . import UserError

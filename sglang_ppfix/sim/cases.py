@@ -1,6 +1,6 @@
 """From what a user asks for to the cases of a sweep."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -150,8 +150,8 @@ def own_cases(
         changed = replace(
             server,
             async_depth=server.async_depth if depth is None else depth,
-            cap=cap or server.cap,
-            target_slots=slots or server.target_slots,
+            cap=server.cap if cap is None else cap,
+            target_slots=server.target_slots if slots is None else slots,
         )
         labels = _labels(changed, layers)
         for count, policy in product(clients, sweep.policies):
@@ -191,7 +191,7 @@ def preset_cases(
         server = replace(
             server,
             async_depth=server.async_depth if depth is None else depth,
-            cap=cap or server.cap,
+            cap=server.cap if cap is None else cap,
             target_slots=slots,
         )
         load = options.make(count) if options else chosen.load(count)
@@ -210,9 +210,3 @@ def _labels(server: Server, layers: Sequence[int] | None) -> dict[str, object]:
         "target_slots": server.target_slots,
         "layers": ",".join(map(str, layers)) if layers else None,
     }
-
-
-def without_bounds(readings: Iterable[Reading]) -> tuple[Reading, ...]:
-    """The central reading alone, without its uncertainty: one run per row."""
-    first = next(iter(readings))
-    return (replace(first, profile=replace(first.profile, spread=0.0)),)

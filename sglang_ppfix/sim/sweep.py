@@ -76,6 +76,12 @@ def run_cases(
     return rows
 
 
+def without_bounds(readings: Sequence[Reading]) -> tuple[Reading, ...]:
+    """The central reading alone, without its uncertainty: one run per row."""
+    first = readings[0]
+    return (replace(first, profile=replace(first.profile, spread=0.0)),)
+
+
 def _chunk(cases: int, jobs: int) -> int:
     return max(1, min(8, cases // (4 * jobs)))
 

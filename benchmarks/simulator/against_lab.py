@@ -1,0 +1,328 @@
+"""The simulator against the lab: real SGLang's decisions, and its throughput.
+
+    python benchmarks/simulator/against_lab.py run FOLDER     # needs SGLang, 20 minutes
+    python benchmarks/simulator/against_lab.py compare FOLDER
+
+``run`` starts lab servers (emulated devices, real schedulers) and keeps what was seen.
+``compare`` needs no SGLang. Two questions, answered apart:
+
+- Decisions: given the turns in which requests arrived, does the simulator admit the
+  same requests in the same slots in the same turns, to the last one?
+- Throughput: given only the loads and the stage times, is it within 5 %?
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sglang_ppfix.sim import CpuTimes, Load, Profile, Server, simulate
+from sglang_ppfix.sim.curve import Affine
+from sglang_ppfix.sim.policies import make
+from sglang_ppfix.sim.replay import Admission, replay
+from sglang_ppfix.sim.request import Request
+
+PROBE = Path(__file__).parent / "probe"
+ARMS = {"stock": {"SGLANG_PPFIX": "0"}, "balanced": {"SGLANG_PPFIX": "1"}}
+HOP_MS = 0.5
+# CPU of a scheduler process on the machine of the lab: see ``compare``.
+LAB_CPU = CpuTimes(idle=0.9e-3, launch=3.5e-3, process=2.0e-3, message=0.4e-3)
+# From a token on the last stage's device to the client's next request in a scheduler.
+CLIENT_S = 0.02
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A lab server."""
+
+    name: str
+    pp: int
+    depth: int
+    rows: int
+    stage_ms: tuple[float, float]
+    prefill_ms: tuple[float, float]
+    chunk: int | None = None
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A load on it: lengths are uniform between the two figures."""
+
+    name: str
+    arrival: str
+    clients: int
+    requests: int
+    prompt: tuple[int, int]
+    output: tuple[int, int]
+    rate: float | None = None
+
+
+SETTINGS = {
+    "pp2": Setting("pp2", 2, 0, 16, (60, 15), (60, 0.5)),
+    "pp4": Setting("pp4", 4, 0, 32, (50, 15), (60, 0.5), 128),
+    "pp4-depth2": Setting("pp4-depth2", 4, 2, 36, (50, 15), (60, 0.5)),
+    "pp8": Setting("pp8", 8, 0, 64, (80, 20), (90, 0.5)),
+}
+BURST = Workload("burst", "burst", 13, 13, (16, 40), (10, 30))
+DRAIN = Workload("drain", "burst", 16, 16, (16, 40), (3, 60))
+CLOSED = Workload("closed", "closed", 9, 36, (16, 40), (8, 24))
+POISSON = Workload("poisson", "poisson", 10, 40, (16, 40), (8, 24), 3.0)
+CHUNKED = Workload("chunked", "burst", 6, 6, (100, 400), (8, 16))
+RUNS: list[tuple[str, tuple[Workload, ...]]] = [
+    ("pp2", (BURST, CLOSED, POISSON, DRAIN)),
+    ("pp4", (BURST, CLOSED, POISSON, DRAIN, CHUNKED)),
+    ("pp4-depth2", (BURST, CLOSED, POISSON, DRAIN)),
+    ("pp8", (BURST, CLOSED, POISSON)),
+]
+
+
+def profile(setting: Setting) -> Profile:
+    """The setting's stages for the simulator."""
+    decode = Affine(setting.stage_ms[0] / 1e3, setting.stage_ms[1] / 1e3)
+    prefill = Affine(setting.prefill_ms[0] / 1e3, setting.prefill_ms[1] / 1e3)
+    stages = setting.pp
+    return Profile(
+        setting.name,
+        (decode,) * stages,
+        (prefill,) * stages,
+        hop=HOP_MS / 1e3,
+        way_back=HOP_MS / 1e3,
+        cpu=LAB_CPU,
+    )
+
+
+def server(setting: Setting) -> Server:
+    """The setting for the simulator."""
+    return Server(
+        setting.pp,
+        setting.depth,
+        setting.rows,
+        chunked_prefill_size=setting.chunk or 8192,
+    )
+
+
+# --- run -----------------------------------------------------------------------------
+
+
+def run(folder: Path, names: list[str]) -> None:
+    """Run every workload on every arm of the settings; one file each."""
+    for setting_name, workloads in RUNS:
+        if names and setting_name not in names:
+            continue
+        for arm in ARMS:
+            _run_server(folder, SETTINGS[setting_name], arm, workloads)
+
+
+def _run_server(
+    folder: Path, setting: Setting, arm: str, workloads: tuple[Workload, ...]
+) -> None:
+    from sglang_ppfix.lab.config import LabConfig
+    from sglang_ppfix.lab.experiment import run_on, warm_up
+    from sglang_ppfix.lab.profile_file import stage_profile
+    from sglang_ppfix.lab.server import LabServer
+
+    kept = folder / f"{setting.name}-{arm}"
+    kept.mkdir(parents=True, exist_ok=True)
+    stage = "{:g}+{:g}b".format(*setting.stage_ms)
+    prefill = "{:g}+{:g}n".format(*setting.prefill_ms)
+    config = LabConfig(
+        profile=stage_profile(stage, setting.pp, prefill=prefill, hop_ms=HOP_MS),
+        max_running_requests=setting.rows,
+        async_depth=setting.depth,
+        chunked_prefill_size=setting.chunk,
+        kv_tokens=60_000,
+        env={
+            **ARMS[arm],
+            "PPFIX_PROBE_FOLDER": str(kept.resolve()),
+            "PYTHONPATH": os.pathsep.join(
+                [str(PROBE), os.environ.get("PYTHONPATH", "")]
+            ),
+        },
+    )
+    with LabServer(config) as lab:
+        warm_up(lab)
+        for workload in workloads:
+            load = _lab_load(workload)
+            outcome = run_on(lab, load, arm)
+            begin = outcome.begin
+            document = {
+                "setting": asdict(setting),
+                "workload": asdict(workload),
+                "arm": arm,
+                "tok_s": outcome.measurement.tok_s,
+                "requests": [
+                    {
+                        "rid": result.request.rid,
+                        "prompt": len(result.request.prompt),
+                        "output": result.request.output_tokens,
+                        "sent": result.sent - begin,
+                    }
+                    for result in outcome.results
+                ],
+                "errors": outcome.measurement.errors,
+                "wrong_tokens": outcome.measurement.wrong_tokens,
+                "forwards": [
+                    [f.slot, f.mode, f.requests, f.start - begin, f.end - begin]
+                    for f in outcome.traces[0]
+                ],
+                "last_end": max(f.end for f in outcome.traces[-1]) - begin,
+                "cpu": _cpu(lab),
+            }
+            (kept / f"{workload.name}.json").write_text(json.dumps(document))
+            print(f"{setting.name} {arm} {workload.name}: {document['tok_s']:.1f}")
+
+
+def _cpu(lab: Any) -> Any:
+    state = lab.get("/server_info", timeout_s=10.0)
+    return state.get("ppfix") if isinstance(state, dict) else None
+
+
+def _lab_load(workload: Workload) -> Any:
+    from sglang_ppfix.lab.load import Load as LabLoad
+    from sglang_ppfix.lab.load import PlannedRequest
+
+    rng = random.Random(workload.name)
+    arrive, requests = 0.0, []
+    for number in range(workload.requests):
+        length = rng.randint(*workload.prompt)
+        # No two prompts begin alike: the simulator knows no prefix cache.
+        prompt = (5 + number, *(rng.randint(5, 505) for _ in range(length - 1)))
+        if workload.rate is not None:
+            arrive += rng.expovariate(workload.rate)
+        requests.append(
+            PlannedRequest(
+                f"{workload.name}-{number}",
+                prompt,
+                rng.randint(*workload.output),
+                arrive_s=arrive,
+            )
+        )
+    return LabLoad(workload.arrival, workload.clients, tuple(requests))  # type: ignore[arg-type]
+
+
+# --- compare ---------------------------------------------------------------------------
+
+
+def compare(folder: Path) -> int:
+    """Print a line per run; the exit status says whether all agree."""
+    print(
+        f"{'setting':12}{'arm':10}{'load':9}{'admissions':>11}{'same':>6}"
+        f"{'lab tok/s':>11}{'simulated':>11}{'error':>8}"
+    )
+    wrong = 0
+    for path in sorted(folder.glob("*/*.json")):
+        document = json.loads(path.read_text())
+        setting = Setting(**_tuples(document["setting"]))
+        seen, arrivals = _turns(path.parent / "turns.jsonl", document)
+        decided = _replay(setting, document["arm"], arrivals)
+        same = seen == decided
+        lab = _lab_tok_s(document)
+        simulated = _simulated_tok_s(setting, document)
+        error = simulated / lab - 1
+        wrong += not same or abs(error) > 0.05
+        print(
+            f"{setting.name:12}{document['arm']:10}{document['workload']['name']:9}"
+            f"{len(seen):11}{'yes' if same else 'NO':>6}{lab:11.1f}{simulated:11.1f}"
+            f"{100 * error:+7.1f}%"
+        )
+        if not same:
+            _show_difference(seen, decided)
+    return min(wrong, 1)
+
+
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+
+
+def _turns(
+    path: Path, document: dict[str, Any]
+) -> tuple[list[Admission], list[tuple[int, Request]]]:
+    """Admissions and arrivals of one load; rids become numbers in order of the load."""
+    numbers = {r["rid"]: n for n, r in enumerate(document["requests"])}
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    slots = lines[0]["slots"]
+    admissions: list[Admission] = []
+    arrivals: list[tuple[int, Request]] = []
+    for line in lines[1:]:
+        turn = line["turn"]
+        if line.get("arrive") in numbers:
+            number = numbers[line["arrive"]]
+            wanted = document["requests"][number]
+            request = Request(
+                number, 0.0, wanted["prompt"], wanted["output"], wanted["output"]
+            )
+            arrivals.append((turn, request))
+        elif line.get("prefill") and line["prefill"][0] in numbers:
+            rids = [numbers[rid] for rid in line["prefill"]]
+            admissions.append((turn, turn % slots, rids))
+    return admissions, arrivals
+
+
+def _replay(
+    setting: Setting, arm: str, arrivals: list[tuple[int, Request]]
+) -> list[Admission]:
+    nobody = Load("", [1], [1], clients=1)
+    return replay(make(arm, server(setting), nobody), arrivals)
+
+
+def _lab_tok_s(document: dict[str, Any]) -> float:
+    """Output tokens from the first request sent to the last token on the device."""
+    tokens = sum(request["output"] for request in document["requests"])
+    first = min(request["sent"] for request in document["requests"])
+    return float(tokens / (document["last_end"] - first))
+
+
+def _simulated_tok_s(setting: Setting, document: dict[str, Any]) -> float:
+    requests, workload = document["requests"], document["workload"]
+    lengths: dict[str, Any] = {
+        "prompts": [r["prompt"] for r in requests],
+        "outputs": [r["output"] for r in requests],
+    }
+    if workload["arrival"] == "closed":
+        load = Load(
+            "closed",
+            **lengths,
+            clients=workload["clients"],
+            think=CLIENT_S,
+            stagger=0.02,
+        )
+    else:
+        load = Load("open", **lengths, arrivals=sorted(r["sent"] for r in requests))
+    outcome = simulate(server(setting), profile(setting), load, document["arm"])
+    begin = min(r.arrival for r in outcome.requests)
+    end = max(r.end for r in outcome.requests)
+    return sum(lengths["outputs"]) / (end - begin + CLIENT_S / 2)
+
+
+def _show_difference(seen: list[Admission], decided: list[Admission]) -> None:
+    for number, (real, simulated) in enumerate(_zip(seen, decided)):
+        if real != simulated:
+            print(f"    admission {number}: SGLang {real}, simulator {simulated}")
+            return
+
+
+def _zip(one: list[Admission], two: list[Admission]) -> Iterator[tuple[Any, Any]]:
+    for i in range(max(len(one), len(two))):
+        yield one[i] if i < len(one) else None, two[i] if i < len(two) else None
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("run", "compare"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("settings", nargs="*", help="only these (run)")
+    args = parser.parse_args()
+    if args.what == "run":
+        run(args.folder, args.settings)
+        return 0
+    return compare(args.folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
