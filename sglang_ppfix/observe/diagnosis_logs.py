@@ -137,7 +137,7 @@ def _facts(
         ],
         clean_log=not lines.lost_lines and not harmed & reader.skipped.reasons.keys(),
         hang_lines=run.config.hang_lines,
-        retractions=run.config.retractions // max(len(lines.ranks), 1),
+        retractions=run.config.retractions,
         two_servers=pipeline.strange_rises > max(0.1 * pipeline.decode_lines, 5),
         plugin=pipeline.slots is not None,
         has_log=True,

@@ -11,7 +11,7 @@ RETRACT = b"Retract requests."
 WEIGHTS = b"Load weight end."
 GRAPH_SIZES = b"Capture cuda graph bs"
 #: A collective that never came back: NCCL's watchdog, SGLang's own.
-HANG_MARKS = (b"Watchdog caught collective operation timeout", b"watchdog timeout")
+HANG_MARKS = (b"Watchdog caught collective operation timeout", b"atchdog timeout")
 
 _INTEGER_KEYS = (
     "tp_size",
@@ -39,7 +39,8 @@ class LogConfig:
         kv_tokens: ``max_total_num_tokens``, size of the KV pool in tokens.
         weight_gb: PP rank -> GB that the stage's weights take.
         available_gb: PP rank -> GB free at the end of start-up.
-        retractions: requests sent back because the KV cache was full.
+        retracted: (PP rank, TP rank) -> requests sent back because the KV cache was
+            full. Every rank says so.
         hang_lines: lines of a watchdog about a collective that never ended.
     """
 
@@ -50,10 +51,15 @@ class LogConfig:
     graph_max_bs: int | None = None
     weight_gb: dict[int, float] = field(default_factory=dict)
     available_gb: dict[int, float] = field(default_factory=dict)
-    retractions: int = 0
+    retracted: dict[tuple[int, int], int] = field(default_factory=dict)
     hang_lines: int = 0
 
-    def read_line(self, line: bytes, pp_rank: int) -> None:
+    @property
+    def retractions(self) -> int:
+        """Requests sent back because the KV cache was full."""
+        return max(self.retracted.values(), default=0)
+
+    def read_line(self, line: bytes, pp_rank: int, tp_rank: int = 0) -> None:
         """Take in a line that holds one of this module's marks."""
         if LIMITS in line:
             self._read_limits(line, pp_rank)
@@ -61,7 +67,9 @@ class LogConfig:
             self.args.update(parse_server_args(line.decode("utf-8", "replace")))
         elif RETRACT in line:
             found = re.search(rb"#retracted_reqs: (\d+)", line)
-            self.retractions += int(found.group(1)) if found else 1
+            number = int(found.group(1)) if found else 1
+            key = pp_rank, tp_rank
+            self.retracted[key] = self.retracted.get(key, 0) + number
         elif WEIGHTS in line:
             found = re.search(rb"mem usage=([\d.]+) GB", line)
             if found:

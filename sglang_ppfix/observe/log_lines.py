@@ -18,9 +18,15 @@ PREFILL = b"Prefill batch"
 _TAG = re.compile(rb"(?<![A-Za-z0-9_])(ATTN_CP|MOE_DP|DP|PP|TP|EP)(\d{1,5})(?!\w)")
 STAMP = re.compile(rb"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(?!\d)")
 _PAIR = re.compile(rb"(?:, |\. )([^,:\n]*[^,: \n]): ([\w.+-]+)%?")
+_OWN_STAMP = re.compile(rb"\[[0-9-]{10} [0-9:]{8}[. \]]")
+# Times of a log collector: ISO, syslog, and numbers too long to be a name's.
+_TIMES = re.compile(
+    rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,0-9]*(?:Z|[+-]\d\d:?\d\d)?"
+    rb"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{5,}"
+)
 #: SGLang's own head. Other heads are read too, but slowly.
 _HEAD = (
-    rb"([^\[\n]*\[)([0-9-]{10} [0-9:]{8})(?:\.([0-9]+))?"
+    rb"([^\n]*?\[)([0-9-]{10} [0-9:]{8})(?:\.([0-9]+))?"
     rb"((?: [A-Z_]+[0-9]+)*)\] ()"
 )
 #: Explicit sets: a class like backslash-w makes the matching of bytes much slower.
@@ -161,15 +167,18 @@ class LineParser:
             if start <= 0:
                 raise LineError("half line")
             return self.parse(line[start:])
-        stamp = STAMP.search(head)
+        before = head_of(head)
+        stamp = STAMP.match(head, len(before))
         if stamp is None:
             raise LineError("no time stamp")
         pairs = _PAIR.findall(rest)
         values = _canonical(dict(pairs), kind)
         self._learn(kind, tuple(name for name, _ in pairs))
-        tags = b"".join(b" " + name + number for name, number in _TAG.findall(head))
+        # SGLang's own head has the tags behind the stamp; what is before is a name.
+        where = head[len(before) :] if before.endswith(b"[") else head
+        tags = b"".join(b" " + name + number for name, number in _TAG.findall(where))
         second = self.clock.second(stamp.group(1), stamp.group(2))
-        return BatchLine(kind, head[: stamp.start()] + tags, second, values)
+        return BatchLine(kind, before + tags, second, values)
 
     def _learn(self, kind: bytes, names: tuple[bytes, ...]) -> None:
         shapes = self._shapes[kind]
@@ -247,9 +256,23 @@ def _shape_pattern(
 
 def rank_tags(origin: bytes) -> dict[str, int]:
     """Rank tags of an origin: ``{"PP": 3, "TP": 0}``."""
-    return {name.decode(): int(number) for name, number in _TAG.findall(origin)}
+    where = origin.rpartition(b"[")[2]
+    return {name.decode(): int(number) for name, number in _TAG.findall(where)}
+
+
+def head_of(line: bytes) -> bytes:
+    """Text of a line up to its time stamp: up to SGLang's own, where it has one."""
+    own = _OWN_STAMP.search(line)
+    if own is not None:
+        return line[: own.start() + 1]
+    stamp = STAMP.search(line)
+    return line[: stamp.start()] if stamp is not None else b"["
 
 
 def source_of(origin: bytes) -> bytes:
-    """Text before the head, digits blanked: which stream of a mixed file it is."""
-    return re.sub(rb"\d+", b"0", origin.rpartition(b"[")[0]).strip(b" [")
+    """What a log collector put before SGLang's head, without its times.
+
+    Tells the servers of a mixed file apart: ``sglang-1  |`` and ``sglang-2  |``.
+    """
+    before = origin.rpartition(b"[")[0]
+    return _TIMES.sub(b"", before).strip(b" [")

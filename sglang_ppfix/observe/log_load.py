@@ -126,6 +126,10 @@ def fill_slots(
     if point.largest is None:
         slots = point.filled.value if point.filled is not None else 1.0
         value = max(expected_largest(sizes, slots), math.ceil(mean.value - 0.3))
+        if point.in_flight is not None and point.logged is not None and slots > 1.3:
+            # A log that samples one slot for ever still tells what the others hold.
+            others = (point.in_flight.value - point.logged.value) / (slots - 1.0)
+            value = max(value, others)
         point.largest = Measured(value, max(mean.value, 1.0), max(value, *sizes))
 
 

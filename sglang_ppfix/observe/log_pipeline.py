@@ -184,6 +184,10 @@ class PipelineLog:
             self._maybe_idle(second, window)
         if not self._clock(second):
             return
+        if running == 0 and new_seqs == 1 and new_tokens <= 1:
+            # SGLang's health check: one token in, one out, only on an idle server,
+            # and no answer that counts.
+            return
         episode = self._episode
         continued = 1 if self._chunk_open and new_seqs else 0
         cached = int(values[5] or 0)

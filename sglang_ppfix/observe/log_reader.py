@@ -13,6 +13,7 @@ from .log_lines import (
     LineError,
     LineParser,
     Shape,
+    head_of,
     rank_tags,
     source_of,
 )
@@ -37,8 +38,10 @@ _ASKS = re.compile(rb'"POST /(?:generate|v1/(?:chat/)?completions|v1/responses) 
 _SLOTS = re.compile(rb"#slots: (\d+(?:/\d+)*)")
 _BUSY = re.compile(rb" busy: (\d+%(?:/\d+%)*)")
 _DIGEST = re.compile(rb"#admission: (\d+).* digest: (\w+)")
-#: Different writers of one input; a log that names more is not a log.
+#: Writers remembered at a time, and servers told apart in one input.
 _MOST_ORIGINS = 4096
+_MOST_SOURCES = 64
+_REST = b"(others)"
 
 
 @dataclass
@@ -50,7 +53,7 @@ class Run:
     pipelines: dict[tuple[frozenset[str], int], PipelineLog] = field(
         default_factory=dict
     )
-    origins: set[bytes] = field(default_factory=set)
+    writers: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
 
 
 class _Source:
@@ -73,13 +76,13 @@ class _Source:
 
     def starting(self) -> LogConfig:
         """Configuration that a line of start-up belongs to."""
-        if self.started is None and self.run.origins:
+        if self.started is None and self.run.writers:
             self.started = LogConfig()
         return self.config
 
-    def settle(self, origin: bytes, second: float) -> None:
+    def settle(self, writer: tuple[tuple[str, int], ...], second: float) -> None:
         """A batch line has come: does it belong to the run so far?"""
-        known = origin in self.run.origins
+        known = writer in self.run.writers
         if known and (self.started is not None or self._overlaps(second)):
             self.runs.append(Run(self.name, self.started or LogConfig()))
             self.started = None
@@ -88,7 +91,7 @@ class _Source:
             self.run.config.merge(self.started)
             self.started = None
         self.new_file = False
-        self.run.origins.add(origin)
+        self.run.writers.add(writer)
 
     def _overlaps(self, second: float) -> bool:
         pipelines = self.run.pipelines.values()
@@ -210,11 +213,12 @@ class LogReader:
     def _place(self, origin: bytes, second: float) -> RankLog:
         """Where the lines of a writer go that is new, or new in this run."""
         if len(self._origins) >= _MOST_ORIGINS:
+            # A log collector's time stamps make every line's origin a new one.
             self._origins.clear()
         tags = rank_tags(origin)
         source = self._source(origin)
         before = len(source.runs)
-        source.settle(origin, second)
+        source.settle(tuple(tags.items()), second)
         if len(source.runs) > before:
             self._origins.clear()
         run = source.run
@@ -230,6 +234,8 @@ class LogReader:
 
     def _source(self, origin: bytes) -> _Source:
         name = source_of(origin)
+        if len(self._sources) >= _MOST_SOURCES:
+            name = next((key for key in self._sources if key == name), _REST)
         found = self._sources.get(name)
         if found is None:
             found = _Source(name.decode("utf-8", "replace"))
@@ -237,15 +243,14 @@ class LogReader:
         return found
 
     def _other(self, mark: bytes, line: bytes) -> None:
-        stamp = STAMP.search(line)
-        head = line[: stamp.start()] if stamp else b""
-        source = self._source(head if stamp else b"[")
+        head = head_of(line)
+        source = self._source(head)
         if mark == _ANSWER:
             if _ASKS.search(line):
                 for pipeline in source.run.pipelines.values():
                     pipeline.http_answer()
             return
-        tags = rank_tags(line[: line.find(mark)])
+        tags = rank_tags(line[len(head) : line.find(mark)])
         if mark == _PLUGIN:
             self._plugin_line(source, tags, line)
             return
@@ -253,7 +258,7 @@ class LogReader:
             # Which run it belongs to shows when the next batch line comes.
             source.starting()
             self._origins.clear()
-        source.config.read_line(line, tags.get("PP", 0))
+        source.config.read_line(line, tags.get("PP", 0), tags.get("TP", 0))
         if mark == log_config.RETRACT:
             for pipeline in source.run.pipelines.values():
                 pipeline.retracted()

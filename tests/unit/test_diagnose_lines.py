@@ -1,7 +1,6 @@
 """The batch lines of every release, custom heads, and junk."""
 
 import contextlib
-import re
 from itertools import product
 
 import diagnose_lines as lines
@@ -174,12 +173,26 @@ def test_values_survive(running: int, held: int, tok_s: float, queue: int) -> No
 
 
 def test_source_is_the_text_before_the_head() -> None:
-    """Fails if numbered lines of one container look like many servers."""
+    """Fails if a collector's times make servers, or its names do not."""
     parser = LineParser()
     line = decode_line(Shape())
-    first, second = (
-        source_of(parser.parse(b"sglang-%d 2026  | " % n + line).origin)
-        for n in (1, 27)
-    )
-    assert first == second == b"sglang-0 0  |"
-    assert re.match(rb"^$", source_of(parser.parse(line).origin))
+    for prefix, name in (
+        (b"", b""),
+        (b"sglang-1  | ", b"sglang-1  |"),
+        (b"2026-05-28T20:26:40.123456789Z ", b""),
+        (b"pod/a-2 2026-05-28T20:26:41+02:00 ", b"pod/a-2"),
+        (b"Nov 29 18:24:24 host sglang[12345]: ", b"host sglang[]:"),
+        (b"Nov  9 08:04:02 host sglang[12345]: ", b"host sglang[]:"),
+    ):
+        found = parser.parse(prefix + line)
+        assert source_of(found.origin) == name
+        assert rank_tags(found.origin)["PP"] == 3
+        assert found.second == pytest.approx(SECOND - 0.25)
+        assert by_block(parser, prefix + line)[0] == found.origin
+
+
+def test_tags_in_a_collectors_name_are_no_ranks() -> None:
+    """Fails if a pod called PP7 becomes a stage."""
+    found = LineParser().parse(b"pod PP7 TP3 | " + decode_line(Shape(), rank=1))
+    assert rank_tags(found.origin)["PP"] == 1
+    assert "TP" not in rank_tags(found.origin)

@@ -275,3 +275,55 @@ def test_the_generator_prints_what_the_parser_expects() -> None:
         "Decode batch, #running-req: 8, #token: 1, token usage: 0.00, "
         "cuda graph: True, gen throughput (token/s): 1.00, #queue-req: 0"
     )
+
+
+def test_a_collectors_time_stamps_make_no_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fails if a time before every line makes every line a new writer."""
+    monkeypatch.setattr("sglang_ppfix.observe.log_reader._MOST_ORIGINS", 16)
+    log = ring_log()
+    stamped = [
+        f"{line[1:11]}T{line[12:20]}.{number:09d}Z {line}"
+        for number, line in enumerate(log.log)
+    ]
+    reader = read(tmp_path / "a", "\n".join(stamped) + "\n")
+    (run,) = reader.runs()
+    (pipeline,) = reader.pipelines()
+    assert run.config.args["pp_size"] == 4
+    assert pipeline.generated == pytest.approx(log.total_generated, rel=0.06)
+    assert pipeline.steps.compared > 40
+    assert not pipeline.steps.divergences
+
+
+def test_retractions_are_counted_once(tmp_path: Path) -> None:
+    """Fails if the same retraction on every rank counts as many."""
+    log = RingLog(Ring(4, 32, affine(1.9, 1.8)), [Load(32, 128)])
+    middle = len(log.log) // 2
+    stamp = log.log[middle][1:20]
+    text = (
+        "KV cache pool is full. Retract requests. #retracted_reqs: 2, "
+        "#new_tokens_gained: 512, #new_token_ratio: 0.5000 -> 0.6000"
+    )
+    found = [f"[{stamp} PP{rank}] {text}" for rank in range(4)] * 3
+    path = tmp_path / "a"
+    path.write_text("\n".join([*log.log[:middle], *found, *log.log[middle:]]) + "\n")
+    report = diagnose_logs([str(path)], Hints(clients=32))
+    assert report.verdict.value == "memory-limited"
+    assert any("6 requests were retracted" in e for e in report.findings[0].evidence)
+
+
+@pytest.mark.parametrize("watchdog", [False, True])
+def test_a_hang_right_at_the_divergence(tmp_path: Path, watchdog: bool) -> None:
+    """Fails if a log that ends with one other batch is not understood as diverged."""
+    log = ring_log().log
+    last = next(i for i in range(len(log) - 1, 0, -1) if " PP0] Decode" in log[i])
+    kept = log[: last + 4]
+    kept[last + 2] = kept[last + 2].replace("#running-req: ", "#running-req: 1")
+    if watchdog:
+        kept.append(f"[{kept[-1][1:20]} PP0] Scheduler watchdog timeout (300 s)")
+    path = tmp_path / "a"
+    path.write_text("\n".join(kept) + "\n")
+    report = diagnose_logs([str(path)], Hints())
+    assert report.verdict.value == "ranks-diverged"
+    assert report.confidence == (0.95 if watchdog else 0.6)
