@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sglang_ppfix.policy import Choice, choose_slots, fit_stage_time
+from sglang_ppfix.policy import Choice, choose_slots, fit_stage_time, host_bound
 
 if TYPE_CHECKING:
     from .ring import Ring
@@ -40,6 +40,7 @@ class Chooser:
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
         self._changed_at = 0
+        self._probed_at = 0
         self._peak = 0.0
         self._peak_at_change = 0.0
         # (requests in flight, target slots) -> mean tokens per second, laps counted
@@ -84,11 +85,30 @@ class Chooser:
         reports = self.ring.courier.received
         if len(reports) < self.ring.stages or "decode_ms" not in reports[0]:
             return None
+        times = [_times(report) for report in reports]
+        most = self.ring.most_slots()
+        laps = self.ring.laps
+        host = host_bound(
+            times, round(laps.largest), round(laps.filled), laps.lap_s * 1e3
+        )
+        if host is not None:
+            return choose_slots(host, demand, most)
         stages = [
-            fit_stage_time(_times(report), report["cpu_filled_s"] * 1e3)
-            for report in reports
+            fit_stage_time(known, report["cpu_filled_s"] * 1e3)
+            for known, report in zip(times, reports, strict=True)
         ]
-        return choose_slots(stages, demand, self.ring.most_slots())
+        choice = choose_slots(stages, demand, most)
+        if choice.laps or demand < 2 or self.ring.slots < 2:
+            return choice
+        return self._probe(choice)
+
+    def _probe(self, choice: Choice) -> Choice:
+        """One measured size shows no slope: half the slots show another, once."""
+        laps = self.ring.laps.count
+        if laps - max(self._changed_at, self._probed_at) < DWELL:
+            return Choice(self.ring.slots, {})
+        self._probed_at = laps
+        return Choice(max(self.ring.slots // 2, 1), {})
 
     def _without_mistakes(self, choice: Choice, demand: int, laps: int) -> int:
         """The chosen number, or the next larger that was not slower before."""
@@ -120,7 +140,7 @@ class Chooser:
         why = (
             f"predicted lap (ms) by slots {predicted}"
             if predicted
-            else "the slope of the stage time is not known yet"
+            else "to learn how stage time grows with the micro-batch"
         )
         if choice.laps and slots != choice.slots:
             why += f"; {choice.slots} slots were slower at this load before"

@@ -34,6 +34,8 @@ class Ring:
         self.stages: int = scheduler.pp_group.world_size
         self.requested_slots = settings.slots
         self.slots = self._target_slots(settings.slots)
+        # Every rank keeps what rank 0 chose, for when the policy is auto again.
+        self._chosen_slots = self.most_slots()
         self.leads = compat.pp_rank(scheduler) == 0 and compat.tp_rank(scheduler) == 0
         self.iteration = -1
         self.slot = -1
@@ -73,7 +75,9 @@ class Ring:
             self.policy = change.policy
         if change.slots is not None:
             self.requested_slots = change.slots or None
-        if change.policy is not None or change.slots is not None:
+        if self.chooses:
+            self.slots = self._chosen_slots
+        else:
             self.slots = self._target_slots(self.requested_slots)
         if change.log is not None:
             self.log.set_level(change.log)
@@ -91,6 +95,7 @@ class Ring:
 
     def choose(self, slots: int) -> None:
         """Rank 0 chose the number of slots; every rank follows in this iteration."""
+        self._chosen_slots = slots
         if self.chooses:
             self.slots = slots
             self._follow()

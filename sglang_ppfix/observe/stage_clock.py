@@ -17,7 +17,7 @@ NEWEST = 0.1
 FORGOTTEN = 2000
 #: A stage is another stage when this many forwards of one size in a row differ from
 #: their mean by this factor.
-OTHER_STAGE = (8, 1.25)
+OTHER_STAGE = (16, 1.5)
 
 
 class Launch(NamedTuple):

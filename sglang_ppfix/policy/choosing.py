@@ -13,6 +13,8 @@ TOLERANCE = 0.02
 NOISE = 0.03
 #: A micro-batch this many times larger than any measured one is not predicted.
 REACH = 2.0
+#: A lap this many times longer than the stages' work explains is the host's.
+HOST_BOUND = 1.5
 
 
 class StageTime(NamedTuple):
@@ -63,6 +65,29 @@ def fit_stage_time(decode_ms: Mapping[int, float], cpu_ms: float) -> StageTime |
     if grown < NOISE * mean_ms:
         slope = 0.0
     return StageTime(mean_ms - slope * mean_size, slope, cpu_ms, largest)
+
+
+def host_bound(
+    decode_ms: Sequence[Mapping[int, float]], size: int, slots: int, lap_ms: float
+) -> list[StageTime] | None:
+    """Stages of a ring whose lap is the host's work, slot by slot; None if it is not.
+
+    The devices do not explain such a lap, so how their time grows matters little:
+    what a slot costs is what the lap takes per slot.
+
+    Args:
+        decode_ms: per stage, mean decode time by micro-batch size.
+        size: largest micro-batch of the measured laps.
+        slots: slots that they filled.
+        lap_ms: their mean time.
+    """
+    if any(size not in times for times in decode_ms) or slots < 2:
+        return None
+    times = [stage[size] for stage in decode_ms]
+    explained = max(slots * max(times), sum(times))
+    if lap_ms < HOST_BOUND * explained:
+        return None
+    return [StageTime(time, 0.0, lap_ms / slots, size) for time in times]
 
 
 def predict_lap(

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sglang_ppfix.policy import StageTime, choose_slots, fit_stage_time, predict_lap
+from sglang_ppfix.policy import (
+    StageTime,
+    choose_slots,
+    fit_stage_time,
+    host_bound,
+    predict_lap,
+)
 
 
 def stages(base, slope, cpu=0.0, count=4, largest=64):
@@ -50,6 +56,16 @@ def test_noise_is_not_a_slope():
     """Catches 1 % of jitter that becomes 20 % at the next size."""
     assert fit_stage_time({1: 40.0, 2: 40.4}, 0.0).slope == 0
     assert fit_stage_time({1: 30.0, 8: 100.0}, 0.0).slope == pytest.approx(10)
+
+
+def test_a_lap_that_the_devices_do_not_explain_is_the_hosts():
+    """Catches 16 requests left in four slots of 2 ms whose lap takes 46 ms of CPU
+    (seen on two cores: a third of stock's throughput)."""
+    times = [{4: 2.0}] * 4
+    stages = host_bound(times, size=4, slots=4, lap_ms=46.0)
+    assert choose_slots(stages, 16, 4).slots == 2  # 8 is as far as 4 reaches
+    assert host_bound(times, size=4, slots=4, lap_ms=10.0) is None
+    assert host_bound(times, size=8, slots=4, lap_ms=46.0) is None
 
 
 @given(
