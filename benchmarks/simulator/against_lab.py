@@ -205,7 +205,7 @@ def _lab_load(workload: Workload) -> Any:
     return LabLoad(workload.arrival, workload.clients, tuple(requests))  # type: ignore[arg-type]
 
 
-# --- compare ---------------------------------------------------------------------------
+# --- compare -------------------------------------------------------------------------
 
 
 def compare(folder: Path) -> int:

@@ -1,6 +1,7 @@
 """Policies that keep SGLang's scheduler and change what a slot takes in."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import islice
 
 from sglang_ppfix.policy import TurnPlan, plan_turn, token_share
@@ -45,6 +46,20 @@ class CeilingShare(Scheduler):
         return self._room(slot) <= 0
 
 
+@lru_cache(maxsize=1 << 14)
+def _planned(
+    occupancy: tuple[int, ...],
+    slot: int,
+    waiting: int,
+    rows: int,
+    target: int,
+    cap: int,
+    chunk: bool,
+) -> TurnPlan:
+    """``plan_turn``; a ring comes by the same few states again and again."""
+    return plan_turn(occupancy, slot, waiting, rows, target, cap, chunk)
+
+
 class Balanced(Scheduler):
     """The plugin: ``sglang_ppfix.policy`` decides, asked as the hooks ask it."""
 
@@ -72,20 +87,21 @@ class Balanced(Scheduler):
         if self._planned != self.version:
             self._planned = self.version
             self._plans.clear()
-        number, target = slot.number, self._target
-        key = (self.occupancy[number], 0 if number < target else number)
+        number = slot.number
+        key = (self.occupancy[number], 0 if number < self._target else number)
         plan = self._plans.get(key)
         if plan is None:
-            plan = plan_turn(
-                self.occupancy,
+            rows = self.server.max_running_requests
+            plan = self._plans[key] = _planned(
+                tuple(self.occupancy),
                 number,
-                len(self.waiting),
-                self.server.max_running_requests,
-                target,
+                # More waiting requests than rows are as good as rows.
+                min(len(self.waiting), rows),
+                rows,
+                self._target,
                 self.cap,
                 self.chunk is not None,
             )
-            self._plans[key] = plan
         return plan
 
     def _plan_turn(self, slot: Slot) -> None:

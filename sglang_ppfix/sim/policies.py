@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from .filling import Balanced, CeilingShare, StaticCap
+from .gathering import Gathered
 from .load import Load
 from .pooled import DecodeCap, ExactSplit, PooledIdeal, TokenThrottling
 from .scheduler import Scheduler
@@ -10,7 +11,8 @@ from .server import Server
 
 Maker = Callable[[Server, Load], Scheduler]
 
-#: The first four keep SGLang's scheduler; the others deal decodes anew every turn.
+#: The first four keep SGLang's scheduler and could run today; the next four deal
+#: decodes anew every turn; the last is an experiment on top of balanced.
 POLICIES: dict[str, Maker] = {
     "stock": lambda server, load: Scheduler(server),
     "balanced": lambda server, load: Balanced(server),
@@ -20,6 +22,7 @@ POLICIES: dict[str, Maker] = {
     "gllm": lambda server, load: TokenThrottling(server),
     "td-pipe": lambda server, load: ExactSplit(server),
     "pooled": lambda server, load: PooledIdeal(server),
+    "gather": lambda server, load: Gathered(server),
 }
 
 

@@ -88,8 +88,7 @@ class Pooled(Scheduler):
             super().abort(request, turn)
 
     def _decodes(self) -> int:
-        held = sum(len(slot.running) + len(slot.joining) for slot in self.slots)
-        return held + len(self.pool)
+        return self.live - self.prefilling
 
     def _deal(self, slot: Slot, new: int) -> bool:
         """Give the slot what it wants; whether it changed."""
@@ -159,7 +158,7 @@ class TokenThrottling(Pooled):
         return (decodes + slot.number) // stages
 
     def _chunk_tokens(self, slot: Slot) -> int | None:
-        waiting = sum(request.to_prefill for request in self.waiting)
+        waiting = self.waiting_tokens
         if self.chunk is not None:
             waiting += self.chunk.to_prefill - self.chunk.prefilled
         tokens = max(waiting // self.iterp, self.minp)

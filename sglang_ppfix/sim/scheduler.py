@@ -21,6 +21,8 @@ class Scheduler:
     Attributes:
         slots: the ring.
         waiting: the waiting queue.
+        waiting_tokens: tokens to prefill of all requests in it.
+        prefilling: requests whose prefill is in flight or in progress.
         chunk: the request whose chunked prefill is in progress.
         occupancy: unfinished requests per slot, the chunk in progress in none.
         retractions: times a request lost its KV.
@@ -38,6 +40,8 @@ class Scheduler:
         self.cap = server.stock_cap if cap is None else cap
         self.slots = [Slot(number, server.slots) for number in range(server.slots)]
         self.waiting: deque[Request] = deque()
+        self.waiting_tokens = 0
+        self.prefilling = 0
         self.chunk: Request | None = None
         self.memory = Memory(
             server.max_running_requests, server.kv_tokens, server.conservativeness
@@ -60,6 +64,7 @@ class Scheduler:
     def arrive(self, request: Request) -> None:
         """A request enters the waiting queue."""
         self.waiting.append(request)
+        self.waiting_tokens += request.to_prefill
         self.version += 1
 
     def abort(self, request: Request, turn: int) -> None:
@@ -72,12 +77,14 @@ class Scheduler:
             self.chunk = None
             self.memory.rows += 1
             self.memory.free += request.prefilled
+            self.prefilling -= 1
             self.gone.append(request)
         elif request.slot is not None:
             self._count(request.slot, turn)
             request.slot.hasten(request)
         elif request in self.waiting:
             self.waiting.remove(request)
+            self.waiting_tokens -= request.to_prefill
             self.gone.append(request)
 
     def turn(self, number: int, turn: int) -> bool:
@@ -129,6 +136,7 @@ class Scheduler:
             if not part.last:
                 slot.left = True
                 continue
+            self.prefilling -= 1
             request.tokens += 1
             if request.first_token < 0:
                 request.first_token = now
@@ -277,6 +285,7 @@ class Scheduler:
                 break
             last = tokens == request.to_prefill
             self.waiting.popleft()
+            self.waiting_tokens -= request.to_prefill
             parts.append(Part(request, tokens, last))
             budget.take(tokens, request, last)
             taken += tokens
@@ -299,6 +308,7 @@ class Scheduler:
         for request, part, last in parts:
             if request is not chunk:
                 self.memory.rows -= 1
+                self.prefilling += 1
                 request.prefilled = 0
             request.prefilled += part
             if request.admitted is None:
@@ -358,6 +368,7 @@ class Scheduler:
         request.retractions += 1
         self.retractions += 1
         self.waiting.append(request)
+        self.waiting_tokens += request.to_prefill
 
     def _end(self, request: Request, slot: Slot, now: float) -> None:
         self.memory.release(request)

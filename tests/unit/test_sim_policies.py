@@ -60,8 +60,10 @@ def test_balanced_decides_by_the_policy_package(
         plan = plan_turn(*args)  # type: ignore[arg-type]
         return plan._replace(share=min(plan.share, 2))
 
+    filling._planned.cache_clear()
     monkeypatch.setattr(filling, "plan_turn", at_most_two)
     outcome = simulate(Server(8), PROFILE, BURST_OF_32, "balanced")
+    filling._planned.cache_clear()
     assert outcome.largest <= 2
 
 
