@@ -100,8 +100,8 @@ class Experiment:
             self.output.average,
         )
 
-    def load(self, clients: int, rid_prefix: str = "") -> Load:
-        """The load of one row; request ids apart, the same in every arm and repeat."""
+    def load(self, clients: int) -> Load:
+        """The load of one row: ids apart, the same in every arm and repeat."""
         rate = self.rate_per_s or self.bound(clients) / self.output.average
         return plan_load(
             self.arrival,
@@ -111,7 +111,6 @@ class Experiment:
             self.seed,
             requests=clients * self.requests_per_client,
             rate_per_s=rate,
-            rid_prefix=rid_prefix,
         )
 
 
@@ -208,8 +207,8 @@ def _run_arm(
         report(f"{arm}: warming up")
         warm_up(server)
         for clients in experiment.clients:
-            for repeat in range(experiment.repeats):
-                load = experiment.load(clients, f"c{clients}-{repeat}-")
+            for _ in range(experiment.repeats):
+                load = experiment.load(clients)
                 run = run_on(server, load, arm, pair, experiment.stream)
                 runs.append(run)
                 report(f"{arm}: C={clients}: {run.measurement.tok_s:.1f} tok/s")
@@ -237,7 +236,7 @@ def warm_up(server: LabServer) -> None:
     """Let every slot and the HTTP server do everything once."""
     tokens = Lengths(_WARM_UP_TOKENS, _WARM_UP_TOKENS)
     clients = min(2 * server.config.slots, server.config.max_running_requests)
-    load = plan_load("burst", clients, tokens, tokens, seed=0, rid_prefix="warm-")
+    load = plan_load("burst", clients, tokens, tokens, seed=0)
     run_load(server.url, load)
     server.wait_idle()
     time.sleep(_SETTLE_S)

@@ -1,5 +1,6 @@
 """Requests and how they arrive: planned first (pure, seeded), then sent."""
 
+import itertools
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,8 @@ from .errors import LabError
 
 Arrival = Literal["burst", "closed", "poisson"]
 AbortKind = Literal["disconnect", "abort_request"]
+_loads = itertools.count()
+
 GREEDY: Mapping[str, Any] = {"temperature": 0}
 
 
@@ -106,13 +109,19 @@ class Load:
         """Refuse what the arrival cannot do.
 
         Raises:
-            LabError: no request, or a client that hangs up on a part of a burst.
+            LabError: no request, ids that SGLang mixes up, or a client that hangs up on
+                a part of a burst.
         """
         if not self.requests or self.clients < 1:
             raise LabError(
                 f"load of {len(self.requests)} requests, {self.clients} clients: "
                 "need 1 or more of both"
             )
+        # SGLang's abort_request ends every request whose id begins with the given one.
+        ids = sorted(request.rid for request in self.requests)
+        for shorter, longer in itertools.pairwise(ids):
+            if longer.startswith(shorter):
+                raise LabError(f"rid {longer!r}: begins with another one, {shorter!r}")
         hang_up = any(
             request.abort_after_s is not None and request.abort == "disconnect"
             for request in self.requests
@@ -130,9 +139,9 @@ def plan_load(
     requests: int | None = None,
     rate_per_s: float | None = None,
     sampling: Mapping[str, Any] = GREEDY,
-    rid_prefix: str = "",
+    rid_prefix: str | None = None,
 ) -> Load:
-    """Draw a load; the same arguments give the same requests.
+    """Draw a load; the same arguments give the same requests, ids apart.
 
     Args:
         arrival: see :class:`Load`.
@@ -143,7 +152,9 @@ def plan_load(
         requests: how many; default ``clients``.
         rate_per_s: arrivals a second of a Poisson load.
         sampling: SGLang's sampling parameters of every request.
-        rid_prefix: makes request ids of several loads on one server differ.
+        rid_prefix: begins all request ids; by default another one for each load.
+            SGLang aborts a streamed request's id once more two seconds after its end:
+            a request that used it again would be hit.
 
     Raises:
         LabError: a Poisson load without a rate above 0.
@@ -151,13 +162,15 @@ def plan_load(
     rng = random.Random(f"{seed} {arrival} {clients}")
     if arrival == "poisson" and not (rate_per_s and rate_per_s > 0):
         raise LabError(f"rate {rate_per_s}: a poisson load needs arrivals per second")
+    if rid_prefix is None:
+        rid_prefix = f"load{next(_loads)}-"
     planned, arrive_s = [], 0.0
     for number in range(clients if requests is None else requests):
         if arrival == "poisson" and rate_per_s:
             arrive_s += rng.expovariate(rate_per_s)
         planned.append(
             PlannedRequest(
-                rid=f"{rid_prefix}{number}",
+                rid=f"{rid_prefix}{number:05}",
                 prompt=random_prompt(rng, prompt.draw(rng)),
                 output_tokens=output.draw(rng),
                 arrive_s=arrive_s,

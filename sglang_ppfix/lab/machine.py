@@ -10,8 +10,8 @@ from typing import Any
 from .errors import LabError
 
 MIN_CORES = 2
-_SERVER_GIB = 1.2
-_RANK_GIB = 0.9
+_SERVER_GIB = 1.5
+_RANK_GIB = 0.75
 
 
 def check_machine(pp_size: int) -> None:

@@ -1,5 +1,6 @@
 """An outcome of the lab without a server: forwards of a ring, by arithmetic."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from sglang_ppfix.lab.config import LabConfig
@@ -14,14 +15,16 @@ PP = 4
 TOKENS = 6
 
 
-def ring(sizes: list[int], begin: float, step_s: float) -> list[list[Forward]]:
+def ring(
+    sizes: list[int], begin: float, step_s: float, ids: Sequence[str] = "abcdefgh"
+) -> list[list[Forward]]:
     """A prefill lap and decode laps of slots that hold ``sizes``, per rank."""
     traces: list[list[Forward]] = [[] for _ in range(PP)]
     lap_s = PP * step_s
     for lap in range(TOKENS):
         number = 0
         for slot, size in enumerate(sizes):
-            rids = tuple(f"r{number + i}" for i in range(size))
+            rids = tuple(ids[number : number + size])
             number += size
             for rank in range(PP):
                 start = begin + lap * lap_s + (slot + rank) * step_s
@@ -57,10 +60,12 @@ def outcome(
             begin = 100.0 * (number + 1)
             spread = min(row, PP) if arm == "plugin" else 1
             sizes = [row // spread] * spread
-            traces = ring(sizes, begin, (20 + 10 * max(sizes)) / 1e3)
+            requests = experiment.load(row).requests
+            ids = [request.rid for request in requests]
+            traces = ring(sizes, begin, (20 + 10 * max(sizes)) / 1e3, ids)
             end = max(forward.end for forward in traces[-1])
             results = []
-            for index, request in enumerate(experiment.load(row, "r").requests):
+            for index, request in enumerate(requests):
                 output = expected_tokens(request.prompt, TOKENS, PP)
                 if arm == "plugin" and index == 0 and plugin_output is not None:
                     output[0] = plugin_output

@@ -22,8 +22,8 @@ FIXED = Lengths(8, 8)
 def test_a_seed_gives_the_same_load_whatever_its_ids() -> None:
     """Arms and repeats differ in request ids only; else outputs could not compare."""
     first, again, other = (
-        plan_load("poisson", 8, Lengths(1, 50), FIXED, seed, rate_per_s=4, rid_prefix=p)
-        for seed, p in ((3, "a"), (3, "b"), (4, "a"))
+        plan_load("poisson", 8, Lengths(1, 50), FIXED, seed, rate_per_s=4)
+        for seed in (3, 3, 4)
     )
 
     def content(load: Load) -> list[object]:
@@ -64,6 +64,9 @@ def test_a_load_that_cannot_be_is_refused() -> None:
     """Silently sending something else would give figures of another experiment."""
     with pytest.raises(LabError, match="rate"):
         plan_load("poisson", 4, FIXED, FIXED, 0)
+    requests = tuple(PlannedRequest(rid, (5,), 4) for rid in ("a1", "b", "a10"))
+    with pytest.raises(LabError, match="'a10': begins with another one, 'a1'"):
+        Load("closed", 2, requests)
     with pytest.raises(LabError, match="0 requests"):
         Load("closed", 4, ())
     hang_up = PlannedRequest("0", (5,), 4, abort_after_s=1.0)

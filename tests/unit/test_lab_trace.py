@@ -68,7 +68,7 @@ def test_counts_of_a_ring() -> None:
     assert bubble_share([]) == 0
     last = token_times(traces[-1])
     assert len(last) == 5
-    assert len(last["r4"]) == TOKENS
+    assert len(last["e"]) == TOKENS
 
 
 def test_a_request_counts_in_every_forward_it_is_in() -> None:
