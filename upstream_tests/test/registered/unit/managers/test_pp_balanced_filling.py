@@ -54,6 +54,16 @@ class _Stop(Exception):
     pass
 
 
+class _Sink:
+    """Takes every call and remembers none."""
+
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+    def __getattr__(self, name):
+        return lambda *args, **kwargs: None
+
+
 class _PPLoop(Scheduler):
     """The first PP rank of a pipeline. Features it is not given are switched off."""
 
@@ -142,10 +152,9 @@ class _PPLoop(Scheduler):
         )
 
     def _init_collaborators(self):
-        beam_coordinator = MagicMock()
-        beam_coordinator.pending_member_rows.return_value = 0
-        beam_coordinator.commit_decode.return_value = set()
-        self.beam_coordinator = beam_coordinator
+        self.beam_coordinator = _Sink(
+            pending_member_rows=lambda batch: 0, commit_decode=lambda batch: set()
+        )
         self.grammar_manager = SimpleNamespace(has_waiting_grammars=lambda: False)
         self.tp_worker = SimpleNamespace(
             model_runner=SimpleNamespace(
@@ -162,7 +171,9 @@ class _PPLoop(Scheduler):
         self.load_inquirer = SimpleNamespace(
             _get_num_pending_tokens=lambda chunk_deduct: 0
         )
-        self.metrics_reporter = MagicMock(enable_metrics=False)
+        self.metrics_reporter = _Sink(
+            enable_metrics=False, num_generated_tokens=0, forward_ct_decode=0
+        )
         self.batch_result_processor = SchedulerBatchResultProcessor(
             is_generation=True,
             disaggregation_mode=self.disaggregation_mode,
@@ -175,12 +186,12 @@ class _PPLoop(Scheduler):
             req_to_token_pool=self.req_to_token_pool,
             decode_offload_manager=None,
             metrics_collector=None,
-            metrics_reporter=MagicMock(),
+            metrics_reporter=self.metrics_reporter,
             draft_worker=None,
             model_worker=None,
-            logprob_result_processor=MagicMock(),
-            output_streamer=MagicMock(),
-            beam_coordinator=beam_coordinator,
+            logprob_result_processor=None,
+            output_streamer=_Sink(),
+            beam_coordinator=self.beam_coordinator,
             abort_request=None,
         )
 
@@ -363,9 +374,8 @@ class TestPPRunningReqs(CustomTestCase):
             chunked_prefill_size=64,
         )
         loop.metrics_reporter.stats = SchedulerStats()
-        loop.pool_stats_observer = MagicMock()
-        pool_stats = loop.pool_stats_observer.get_pool_stats.return_value
-        pool_stats.get_kv_token_stats.return_value = (0, 0.0)
+        pool_stats = SimpleNamespace(get_kv_token_stats=lambda: (0, 0.0))
+        loop.pool_stats_observer = SimpleNamespace(get_pool_stats=lambda: pool_stats)
         loop.init_load_inquirer()
         loop.arrivals[0] = [_req("long", prompt_len=200)]
         loop.arrivals[6] = [_req(f"r{i}") for i in range(15)]
