@@ -35,7 +35,7 @@ class LabConfig:
     env: Mapping[str, str] = field(default_factory=dict)
     extra_args: tuple[str, ...] = ()
     trace: bool = True
-    start_timeout_s: float = 300.0
+    start_timeout_s: float = 600.0
 
     def __post_init__(self) -> None:
         """Refuse what SGLang would refuse later, in one line.

@@ -8,7 +8,6 @@ them, so SGLang's own ``record``, ``wait_event`` and ``synchronize`` say what wa
 what, as on a GPU.
 """
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +19,7 @@ from sglang_ppfix.compat import scheduler as compat
 
 from . import device
 from .rank import DeviceFile, Rank, current_rank, start_rank
+from .wrapping import wrap_target
 
 READY_AT = "__ppfix_lab_ready_at__"
 """Key of a message between stages: when the sender's device has produced it."""
@@ -37,9 +37,9 @@ def install(path: str) -> None:
     device_file = DeviceFile.read(Path(path))
 
     def hook_parallel_state(module: ModuleType) -> None:
-        _wrap(module, "init_model_parallel_group", _without_pynccl)
-        _wrap(module, "GroupCoordinator.send_tensor_dict", _send)
-        _wrap(module, "GroupCoordinator.recv_tensor_dict", _receive)
+        wrap_target(module, "init_model_parallel_group", "use_pynccl", _without_pynccl)
+        wrap_target(module, "GroupCoordinator.send_tensor_dict", "tensor_dict", _send)
+        wrap_target(module, "GroupCoordinator.recv_tensor_dict", None, _receive)
 
     def hook_scheduler(module: ModuleType) -> None:
         def begin(
@@ -48,23 +48,12 @@ def install(path: str) -> None:
             start_rank(device_file, scheduler.pp_group.rank_in_group)
             return wrapped(*args, **kwargs)
 
-        _wrap(module, "Scheduler.init_pp_loop_state", begin)
-        _wrap(module, "Scheduler._pp_launch_batch", _launch)
+        wrap_target(module, "Scheduler.init_pp_loop_state", None, begin)
+        wrap_target(module, "Scheduler._pp_launch_batch", "mb_id", _launch)
 
     wrapt.register_post_import_hook(_replace_streams, "torch.cpu")
     wrapt.register_post_import_hook(hook_parallel_state, _PARALLEL_STATE)
     wrapt.register_post_import_hook(hook_scheduler, _SCHEDULER)
-
-
-def _wrap(module: ModuleType, name: str, wrapper: Callable[..., Any]) -> None:
-    owner: Any = module
-    for part in name.split("."):
-        owner = getattr(owner, part, None)
-    if owner is None:
-        sys.exit(
-            f"sglang-ppfix lab: {module.__name__}.{name} does not exist in this SGLang"
-        )
-    wrapt.wrap_function_wrapper(module, name, wrapper)
 
 
 def _replace_streams(torch_cpu: Any) -> None:

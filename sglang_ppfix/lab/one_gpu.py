@@ -11,13 +11,13 @@ Read in SGLang 0.5.17: ``parallel_state.init_model_parallel_group``,
 ``MHATokenToKVPool.get_value_buffer``, ``TritonAttnBackend.__init__``.
 """
 
-import inspect
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import wrapt
+
+from .wrapping import wrap_target as _wrap
 
 ONE_GPU = "one-gpu"
 ONE_STAGE_A_GPU = "gpus"
@@ -31,7 +31,6 @@ _PARALLEL_STATE = "sglang.srt.distributed.parallel_state"
 _SCHEDULER = "sglang.srt.managers.scheduler"
 _MEMORY_POOL = "sglang.srt.mem_cache.memory_pool"
 
-_Wrapper = Callable[[Callable[..., Any], Any, Any, Any], Any]
 _installed: list[str] = []
 
 
@@ -62,19 +61,6 @@ def _hook_scheduler(module: ModuleType) -> None:
 
 def _hook_memory_pool(module: ModuleType) -> None:
     _wrap(module, "MHATokenToKVPool.get_value_buffer", "layer_id", own_layer)
-
-
-def _wrap(module: ModuleType, name: str, parameter: str, wrapper: _Wrapper) -> None:
-    """Wrap ``name``, after a look whether it takes what the wrapper relies on."""
-    target: Any = module
-    for part in name.split("."):
-        target = getattr(target, part, None)
-    if target is None or parameter not in inspect.signature(target).parameters:
-        sys.exit(
-            f"sglang-ppfix lab: {module.__name__}.{name}({parameter}) does not exist "
-            "in this SGLang"
-        )
-    wrapt.wrap_function_wrapper(module, name, wrapper)
 
 
 def _without_pynccl(

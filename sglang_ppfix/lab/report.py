@@ -23,6 +23,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "what": "sglang-ppfix lab: real SGLang, emulated devices on the CPU",
         "machine": describe_machine(),
         "configuration": _configuration(experiment),
+        "spread": {arm: _widest(outcome, arm) for arm in experiment.arms},
         "rows": [_row(outcome, clients) for clients in experiment.clients],
     }
 
@@ -82,8 +83,20 @@ def _arm(runs: Sequence[Run]) -> dict[str, Any] | None:
         "wrong_tokens": [w for run in runs for w in run.measurement.wrong_tokens],
         "errors": [error for run in runs for error in run.measurement.errors],
         "samples_tok_s": [_rounded(rate) for rate in rates],
-        "spread": _rounded((max(rates) - min(rates)) / statistics.median(rates), 3),
+        "spread": _spread(runs),
     }
+
+
+def _widest(outcome: Outcome, arm: str) -> float:
+    """Largest spread of an arm over all rows; 0 with one run of each."""
+    rows = (outcome.of(arm, clients) for clients in outcome.experiment.clients)
+    return max(_spread(runs) for runs in rows)
+
+
+def _spread(runs: Sequence[Run]) -> float:
+    """Highest minus lowest throughput over the median."""
+    rates = [run.measurement.tok_s for run in runs]
+    return round((max(rates) - min(rates)) / statistics.median(rates), 3)
 
 
 def _median_run(runs: Sequence[Run]) -> Measurement:

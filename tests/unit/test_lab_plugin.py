@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from sglang_ppfix.lab import hooks
+from sglang_ppfix.lab.wrapping import wrap_target
 
 
 def test_off_imports_the_standard_library_only() -> None:
@@ -30,5 +30,5 @@ def test_a_missing_target_ends_the_process_with_its_name() -> None:
     module = ModuleType("sglang.srt.managers.scheduler")
     module.Scheduler = type("Scheduler", (), {})  # type: ignore[attr-defined]
     with pytest.raises(SystemExit) as end:
-        hooks._wrap(module, "Scheduler._pp_launch_batch", lambda *a: None)
+        wrap_target(module, "Scheduler._pp_launch_batch", "mb_id", lambda *a: None)
     assert "sglang.srt.managers.scheduler.Scheduler._pp_launch_batch" in str(end.value)

@@ -23,6 +23,7 @@ def test_json_rows_hold_the_fixed_names() -> None:
     """Scripts rely on these names and on what they mean."""
     content = json.loads(json.dumps(to_json(outcome())))
     assert content["schema_version"] == SCHEMA_VERSION
+    assert content["spread"] == {"stock": 0, "plugin": 0}
     assert [row["clients"] for row in content["rows"]] == [1, 4, 8]
     row = content["rows"][2]
     # One slot of 8 takes 4*100 ms a lap, four slots of 2 take 4*40 ms.
