@@ -3,6 +3,7 @@
 ``SGLANG_PPFIX_CACHE`` moves the cache. Wheels are read where they lie, as zip files.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -43,12 +44,16 @@ def fetch(release: Version) -> Path:
 
 
 def newest() -> Version:
-    """The newest release of the registry, pre-releases aside; leaves it in the cache.
+    """The newest release of the registry, pre-releases aside; its wheel is not fetched.
 
     Raises:
         Offline: the registry cannot be reached.
     """
-    return Version(_download("sglang", cache() / "wheels").name.split("-")[1])
+    with tempfile.TemporaryDirectory() as work:
+        options = ("--dry-run", "--ignore-installed", "--report", "-", "--target", work)
+        report = _pip("install", *options, "sglang")
+    (item,) = json.loads(report)["install"]
+    return Version(item["metadata"]["version"])
 
 
 def tree(release: Version) -> SourceTree:
@@ -64,22 +69,24 @@ def _download(requirement: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     # Beside its place: several test processes may want the same wheel at once.
     with tempfile.TemporaryDirectory(dir=folder) as work:
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"),
-                *("--only-binary", ":all:", "--implementation", "cp"),
-                *("--python-version", _PYTHON, "--dest", work),
-                *(word for name in _PLATFORMS for word in ("--platform", name)),
-                requirement,
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        wheels = list(Path(work).glob("*.whl"))
-        if done.returncode or not wheels:
-            words = done.stderr.strip().splitlines() or ["pip gave no reason"]
-            raise Offline(f"{requirement} cannot be downloaded: {words[-1]}")
-        path = folder / wheels[0].name
-        wheels[0].replace(path)
+        _pip("download", "--dest", work, requirement)
+        (wheel,) = Path(work).glob("*.whl")
+        path = folder / wheel.name
+        wheel.replace(path)
     return path
+
+
+def _pip(verb: str, *arguments: str) -> str:
+    """Run pip for our platform and for one requirement alone; returns its output."""
+    command = [
+        *(sys.executable, "-m", "pip", verb, "--quiet", "--no-deps"),
+        *("--only-binary", ":all:", "--implementation", "cp"),
+        *("--python-version", _PYTHON),
+        *(word for name in _PLATFORMS for word in ("--platform", name)),
+        *arguments,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        words = done.stderr.strip().splitlines() or ["pip gave no reason"]
+        raise Offline(f"pip {verb} {arguments[-1]}: {words[-1]}")
+    return done.stdout
