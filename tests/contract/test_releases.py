@@ -5,6 +5,8 @@ A release that drifts fails with the name of what drifted. Imports nothing of SG
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -223,3 +225,16 @@ def _is_call(node, name):
 
 def _calls(node, name):
     return [n.lineno for n in ast.walk(node) if _is_call(n, name)]
+
+
+def test_the_table_of_releases_is_up_to_date():
+    """Catches a page that says something else than the wheels and the lab runs."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "release_matrix.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 2:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}run it without --check"
