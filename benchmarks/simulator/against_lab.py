@@ -1,10 +1,11 @@
 """The simulator against the lab: real SGLang's decisions, and its throughput.
 
-    python benchmarks/simulator/against_lab.py run FOLDER     # needs SGLang, 20 minutes
-    python benchmarks/simulator/against_lab.py compare FOLDER
+    python benchmarks/simulator/against_lab.py run FOLDER      # SGLang, 20 minutes
+    python benchmarks/simulator/against_lab.py collect FOLDER  # into lab_runs.json
+    python benchmarks/simulator/against_lab.py compare
 
-``run`` starts lab servers (emulated devices, real schedulers) and keeps what was seen.
-``compare`` needs no SGLang. Two questions, answered apart:
+``run`` starts lab servers (emulated devices, real schedulers) and keeps what was seen,
+``collect`` puts that into one file. ``compare`` needs no SGLang. Two questions:
 
 - Decisions: given the turns in which requests arrived, does the simulator admit the
   same requests in the same slots in the same turns, to the last one?
@@ -28,6 +29,7 @@ from sglang_ppfix.sim.replay import Admission, replay
 from sglang_ppfix.sim.request import Request
 
 PROBE = Path(__file__).parent / "probe"
+RUNS_FILE = Path(__file__).parent / "lab_runs.json"
 ARMS = {"stock": {"SGLANG_PPFIX": "0"}, "balanced": {"SGLANG_PPFIX": "1"}}
 HOP_MS = 0.5
 # CPU of a scheduler process on the machine of the lab: see ``compare``.
@@ -208,31 +210,69 @@ def _lab_load(workload: Workload) -> Any:
 # --- compare -------------------------------------------------------------------------
 
 
-def compare(folder: Path) -> int:
-    """Print a line per run; the exit status says whether all agree."""
-    print(
-        f"{'setting':12}{'arm':10}{'load':9}{'admissions':>11}{'same':>6}"
-        f"{'lab tok/s':>11}{'simulated':>11}{'error':>8}"
-    )
-    wrong = 0
+def collect(folder: Path) -> None:
+    """Put what ``run`` kept into :data:`RUNS_FILE`, as far as ``compare`` needs it."""
+    runs = []
     for path in sorted(folder.glob("*/*.json")):
         document = json.loads(path.read_text())
-        setting = Setting(**_tuples(document["setting"]))
         seen, arrivals = _turns(path.parent / "turns.jsonl", document)
-        decided = _replay(setting, document["arm"], arrivals)
-        same = seen == decided
-        lab = _lab_tok_s(document)
-        simulated = _simulated_tok_s(setting, document)
-        error = simulated / lab - 1
-        wrong += not same or abs(error) > 0.05
-        print(
-            f"{setting.name:12}{document['arm']:10}{document['workload']['name']:9}"
-            f"{len(seen):11}{'yes' if same else 'NO':>6}{lab:11.1f}{simulated:11.1f}"
-            f"{100 * error:+7.1f}%"
+        requests = document["requests"]
+        first = min(request["sent"] for request in requests)
+        runs.append(
+            {
+                "setting": document["setting"],
+                "workload": document["workload"],
+                "arm": document["arm"],
+                "prompts": [request["prompt"] for request in requests],
+                "outputs": [request["output"] for request in requests],
+                "sent": [round(request["sent"] - first, 4) for request in requests],
+                "seconds": round(document["last_end"] - first, 4),
+                "wrong": len(document["errors"]) + len(document["wrong_tokens"]),
+                "arrivals": arrivals,
+                "admissions": seen,
+            }
         )
-        if not same:
+    lines = ",\n".join(json.dumps(run, separators=(",", ":")) for run in runs)
+    RUNS_FILE.write_text(f"[\n{lines}\n]\n")
+    print(f"{len(runs)} runs in {RUNS_FILE}")
+
+
+def compare() -> int:
+    """Print a line per run; the exit status says whether all agree."""
+    print("| server | arm | load | admissions | same | lab tok/s | simulated | error |")
+    print("| --- | --- | --- | ---: | --- | ---: | ---: | ---: |")
+    wrong = 0
+    for run in json.loads(RUNS_FILE.read_text()):
+        setting = Setting(**_tuples(run["setting"]))
+        decided = decisions(run)
+        seen = [(turn, slot, rids) for turn, slot, rids in run["admissions"]]
+        lab = sum(run["outputs"]) / run["seconds"]
+        simulated = _simulated_tok_s(setting, run)
+        error = simulated / lab - 1
+        wrong += seen != decided or abs(error) > 0.05
+        same = "yes" if seen == decided else "NO"
+        print(
+            f"| {setting.name} | {run['arm']} | {run['workload']['name']} "
+            f"| {len(seen)} | {same} | {lab:.1f} | {simulated:.1f} "
+            f"| {100 * error:+.1f} % |"
+        )
+        if seen != decided:
             _show_difference(seen, decided)
     return min(wrong, 1)
+
+
+def decisions(run: dict[str, Any]) -> list[Admission]:
+    """Admissions that the simulator makes of the arrivals of a run."""
+    setting = Setting(**_tuples(run["setting"]))
+    nobody = Load("", [1], [1], clients=1)
+    arrivals = [
+        (
+            turn,
+            Request(n, 0.0, run["prompts"][n], run["outputs"][n], run["outputs"][n]),
+        )
+        for turn, n in run["arrivals"]
+    ]
+    return replay(make(run["arm"], server(setting), nobody), arrivals)
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:
@@ -241,62 +281,33 @@ def _tuples(values: dict[str, Any]) -> dict[str, Any]:
 
 def _turns(
     path: Path, document: dict[str, Any]
-) -> tuple[list[Admission], list[tuple[int, Request]]]:
+) -> tuple[list[Admission], list[tuple[int, int]]]:
     """Admissions and arrivals of one load; rids become numbers in order of the load."""
     numbers = {r["rid"]: n for n, r in enumerate(document["requests"])}
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     slots = lines[0]["slots"]
     admissions: list[Admission] = []
-    arrivals: list[tuple[int, Request]] = []
+    arrivals: list[tuple[int, int]] = []
     for line in lines[1:]:
         turn = line["turn"]
         if line.get("arrive") in numbers:
-            number = numbers[line["arrive"]]
-            wanted = document["requests"][number]
-            request = Request(
-                number, 0.0, wanted["prompt"], wanted["output"], wanted["output"]
-            )
-            arrivals.append((turn, request))
+            arrivals.append((turn, numbers[line["arrive"]]))
         elif line.get("prefill") and line["prefill"][0] in numbers:
             rids = [numbers[rid] for rid in line["prefill"]]
             admissions.append((turn, turn % slots, rids))
     return admissions, arrivals
 
 
-def _replay(
-    setting: Setting, arm: str, arrivals: list[tuple[int, Request]]
-) -> list[Admission]:
-    nobody = Load("", [1], [1], clients=1)
-    return replay(make(arm, server(setting), nobody), arrivals)
-
-
-def _lab_tok_s(document: dict[str, Any]) -> float:
-    """Output tokens from the first request sent to the last token on the device."""
-    tokens = sum(request["output"] for request in document["requests"])
-    first = min(request["sent"] for request in document["requests"])
-    return float(tokens / (document["last_end"] - first))
-
-
-def _simulated_tok_s(setting: Setting, document: dict[str, Any]) -> float:
-    requests, workload = document["requests"], document["workload"]
-    lengths: dict[str, Any] = {
-        "prompts": [r["prompt"] for r in requests],
-        "outputs": [r["output"] for r in requests],
-    }
-    if workload["arrival"] == "closed":
-        load = Load(
-            "closed",
-            **lengths,
-            clients=workload["clients"],
-            think=CLIENT_S,
-            stagger=0.02,
-        )
+def _simulated_tok_s(setting: Setting, run: dict[str, Any]) -> float:
+    lengths: dict[str, Any] = {"prompts": run["prompts"], "outputs": run["outputs"]}
+    if run["workload"]["arrival"] == "closed":
+        clients = run["workload"]["clients"]
+        load = Load("closed", **lengths, clients=clients, think=CLIENT_S, stagger=0.02)
     else:
-        load = Load("open", **lengths, arrivals=sorted(r["sent"] for r in requests))
-    outcome = simulate(server(setting), profile(setting), load, document["arm"])
-    begin = min(r.arrival for r in outcome.requests)
-    end = max(r.end for r in outcome.requests)
-    return sum(lengths["outputs"]) / (end - begin + CLIENT_S / 2)
+        load = Load("open", **lengths, arrivals=sorted(run["sent"]))
+    outcome = simulate(server(setting), profile(setting), load, run["arm"])
+    end = max(request.end for request in outcome.requests)
+    return float(sum(run["outputs"]) / (end + CLIENT_S / 2))
 
 
 def _show_difference(seen: list[Admission], decided: list[Admission]) -> None:
@@ -314,14 +325,19 @@ def _zip(one: list[Admission], two: list[Admission]) -> Iterator[tuple[Any, Any]
 def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("run", "compare"))
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("what", choices=("run", "collect", "compare"))
+    parser.add_argument("folder", type=Path, nargs="?", help="of run and collect")
     parser.add_argument("settings", nargs="*", help="only these (run)")
     args = parser.parse_args()
+    if args.what == "compare":
+        return compare()
+    if args.folder is None:
+        parser.error(f"{args.what} needs a folder")
     if args.what == "run":
         run(args.folder, args.settings)
-        return 0
-    return compare(args.folder)
+    else:
+        collect(args.folder)
+    return 0
 
 
 if __name__ == "__main__":

@@ -45,11 +45,6 @@ class Load:
         if min(self.prompts) < 1 or min(self.outputs) < 1:
             raise ValueError(f"load {self.name}: prompts and outputs need 1 token")
 
-    @property
-    def concurrency(self) -> int:
-        """Clients of a closed loop; requests of an open one."""
-        return self.clients or len(self.prompts)
-
 
 class Arrivals:
     """A load as it unfolds.

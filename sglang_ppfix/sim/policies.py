@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from .experiments import Gathered, Places
 from .filling import Balanced, CeilingShare, StaticCap
-from .gathering import Gathered
 from .load import Load
 from .pooled import DecodeCap, ExactSplit, PooledIdeal, TokenThrottling
 from .scheduler import Scheduler
@@ -12,16 +12,20 @@ from .server import Server
 Maker = Callable[[Server, Load], Scheduler]
 
 #: The first four keep SGLang's scheduler and could run today; the next four deal
-#: decodes anew every turn; the last is an experiment on top of balanced.
+#: decodes anew every turn; the last two are experiments on top of balanced.
 POLICIES: dict[str, Maker] = {
     "stock": lambda server, load: Scheduler(server),
     "balanced": lambda server, load: Balanced(server),
-    "static": lambda server, load: StaticCap(server, load.concurrency),
+    # Who does not know the concurrency takes half of the rows for it.
+    "static": lambda server, load: StaticCap(
+        server, load.clients or max(server.max_running_requests // 2, 1)
+    ),
     "ceil": lambda server, load: CeilingShare(server),
     "vllm": lambda server, load: DecodeCap(server),
     "gllm": lambda server, load: TokenThrottling(server),
     "td-pipe": lambda server, load: ExactSplit(server),
     "pooled": lambda server, load: PooledIdeal(server),
+    "places": lambda server, load: Places(server),
     "gather": lambda server, load: Gathered(server),
 }
 

@@ -1,16 +1,35 @@
-"""An experiment: even filling that lets prompts gather. Not in the plugin.
+"""Experiments on top of even filling. Not in the plugin: docs/policies.md."""
 
-A lone prefill stretches the lap of all slots, however many of them prefill in it. So
-prompts wait until some are together, and are then dealt over the slots of one lap.
-"""
+from itertools import islice
+
+from sglang_ppfix.policy import TurnPlan, token_share
 
 from .filling import Balanced
 from .server import Server
 from .slot import NEVER, Forward, Slot
 
 
-class Gathered(Balanced):
-    """Takes in prompts in one lap, then in none until enough wait or one waited long.
+class Places(Balanced):
+    """Deals prompt tokens over the slots that have a place, instead of all slots.
+
+    Where only one slot has places, leaving prompts to the others leaves them to nobody.
+    """
+
+    def _share_tokens(self, slot: Slot, plan: TurnPlan) -> int:
+        in_flight = [0]
+        for other in self.slots[: plan.slots]:
+            takes = self.occupancy[other.number] < self._plan(other).share
+            if other is not slot and takes:
+                in_flight.append(other.forward.tokens if other.forward else 0)
+        admissible = islice(self.waiting, plan.admissible)
+        return token_share(sum(r.to_prefill for r in admissible), in_flight)
+
+
+class Gathered(Places):
+    """Lets prompts gather: takes them in in one lap, then in none for a while.
+
+    A lone prefill stretches the lap of all slots, however many of them prefill in it.
+    So a lap opens when enough prompts wait, or when one has waited long.
 
     Attributes:
         together: prompts that open a lap.
