@@ -45,6 +45,9 @@ class Arm:
     name: str
     policy: str
     static_cap: bool = False
+    # The policy chooses while it runs, and a request keeps its slot for life: an
+    # unmeasured burst of the same size goes first.
+    settles: bool = False
 
     def settings(self, case: Case, clients: int) -> dict[str, int]:
         """Keys of ``/set_internal_state``."""
@@ -60,7 +63,7 @@ STOCK = Arm("stock", "stock")
 STATIC = Arm("static cap", "stock", static_cap=True)
 BALANCED = Arm("balanced", "balanced")
 OBSERVE = Arm("observe", "observe")
-AUTO = (Arm("auto", "auto"),) if "auto" in CODES else ()
+AUTO = (Arm("auto", "auto", settles=True),) if "auto" in CODES else ()
 
 
 def arms(case: Case, clients: int) -> list[Arm]:
@@ -121,6 +124,8 @@ class Session:
             raise OutOfTime
         begin = time.monotonic()
         await self.switch(arm, load.clients)
+        if arm.settles:
+            await self._send(_retag(load, "settle-"))
         results = await self._send(load)
         state = await self.server.state()
         took = self._took[key] = time.monotonic() - begin

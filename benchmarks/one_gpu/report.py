@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from prediction import predictions
 from summary import read, summarise
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +38,7 @@ def main() -> int:
     PICTURES.mkdir(exist_ok=True)
     for path in args.records:
         summary = summarise(read(path))
+        summary["simulated_tok_s"] = predictions(summary)
         name = summary["case"]
         if summary["shape"] is None:
             print(table(summary))
@@ -67,6 +69,7 @@ def section(summary: dict[str, Any]) -> str:
         f"![Throughput and ratio](img/one-gpu-{summary['case']}.png)",
         _greedy(summary),
         _stages(summary),
+        _simulated(summary),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -167,6 +170,29 @@ def _stages(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _simulated(summary: dict[str, Any]) -> str:
+    simulated = summary["simulated_tok_s"]
+    if not simulated:
+        return ""
+    bursts = {
+        load["clients"]: load["arms"]["balanced"]["tok_s"]
+        for load in summary["loads"]
+        if load["load"] == "burst" and "balanced" in load["arms"]
+    }
+    clients = [c for c in simulated if c in bursts]
+    rows = (
+        ["C", *map(str, clients)],
+        ["---"] * (len(clients) + 1),
+        ["measured", *(f"{bursts[c]:.0f}" for c in clients)],
+        ["simulated", *(f"{simulated[c]:.0f}" for c in clients)],
+    )
+    return (
+        "`balanced` as the simulator has it with these stage times and this hop, "
+        "tokens a second:\n\n"
+        + "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    )
+
+
 def picture(summary: dict[str, Any], path: Path) -> None:
     """Throughput of the arms and their ratios with stock, over C."""
     import matplotlib as mpl
@@ -200,7 +226,7 @@ def picture(summary: dict[str, Any], path: Path) -> None:
                 label=f"{arm} / stock",
             )
     right.axhline(1.0, color=_COLOURS["stock"], lw=1)
-    for axes, title in ((left, "output tokens a second"), (right, "ratio, all pairs")):
+    for axes, title in ((left, "output tokens a second"), (right, "ratio; bars: all pairs")):
         axes.set_xscale("log", base=2)
         axes.set_xticks([load["clients"] for load in bursts])
         axes.get_xaxis().set_major_formatter(mpl.ticker.ScalarFormatter())

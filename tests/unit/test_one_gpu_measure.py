@@ -72,6 +72,7 @@ class StandIn:
             "active": True,
             **plain,
             **dict.fromkeys(more, 0),
+            "largest": 2 if self.policy == 2 else 4,
             "decode_tokens": 0,
             "deferred": {},
             "ranks": [
@@ -180,6 +181,20 @@ def test_same_requests_for_all_arms_of_a_round_others_in_the_next(modules):
     assert prompts[0] == prompts[1] != prompts[2]
     rids = [session.burst(4, 0, tag, 8).requests[0].rid for tag in ("a", "b")]
     assert rids[0] != rids[1]
+
+
+def test_a_policy_that_chooses_gets_a_burst_to_choose_by(modules):
+    """Breaks when auto is measured in the burst in which it only starts to choose, or
+    when the switch, which forgets the choice, comes between the two bursts."""
+    stand_in = StandIn()
+    records, _ = drive(stand_in, modules, 600, lambda session: session.bursts(0))
+    auto = [rid for rid, policy, _ in stand_in.generated if policy == 3]
+    settling = [rid for rid in auto if rid.startswith("settle-")]
+    assert len(settling) * 2 == len(auto)
+    windows = [r for r in records if r["kind"] == "window"]
+    assert len(stand_in.changes) == len(windows)
+    measured = sum(r["tokens"] for r in windows if r["arm"] == "auto")
+    assert measured == 12 * len(settling)
 
 
 @pytest.mark.parametrize(
