@@ -226,7 +226,8 @@ def picture(summary: dict[str, Any], path: Path) -> None:
                 label=f"{arm} / stock",
             )
     right.axhline(1.0, color=_COLOURS["stock"], lw=1)
-    for axes, title in ((left, "output tokens a second"), (right, "ratio; bars: all pairs")):
+    titles = ((left, "output tokens a second"), (right, "ratio; bars: all pairs"))
+    for axes, title in titles:
         axes.set_xscale("log", base=2)
         axes.set_xticks([load["clients"] for load in bursts])
         axes.get_xaxis().set_major_formatter(mpl.ticker.ScalarFormatter())
