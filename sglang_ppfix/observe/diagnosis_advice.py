@@ -14,7 +14,7 @@ def fill_evenly(context: Context, point: OperatingPoint) -> list[Fix]:
         fixes = [
             Fix(
                 "SGLANG_PPFIX_POLICY=balanced",
-                "the plugin is loaded but lets stock decide (or: sglang-ppfix set)",
+                "if the plugin only observes, or another policy was set",
             )
         ]
     else:

@@ -69,13 +69,14 @@ def operating_points(
         level = _heaviest(rest)
         inside = [(w, n) for w, n in rest if _near(n.number, level)]
         rest = [(w, n) for w, n in rest if not _near(n.number, level)]
-        if sum(w.busy_s for w, _ in inside) < 0.1 * total:
-            # A ramp passes through; only what stayed is a level.
+        if points:
+            # Beside the longest, only what stayed is a level: ramps pass through.
             inside = [(w, n) for w, n in inside if id(w) in steady]
         group = [w for w, _ in inside]
         if sum(w.lines for w in group) < _LEAST_LINES:
             continue
-        points.append(_point(group, [n for _, n in inside], hints, total))
+        counts = [n for _, n in inside]
+        points.append(_point(group, counts, hints, total, pipeline.late_prefills))
     return points
 
 
@@ -179,7 +180,11 @@ def _heaviest(pairs: Sequence[tuple[Window, InFlight]]) -> float:
 
 
 def _point(
-    windows: list[Window], numbers: list[InFlight], hints: LoadHints, total: float
+    windows: list[Window],
+    numbers: list[InFlight],
+    hints: LoadHints,
+    total: float,
+    late_prefills: bool,
 ) -> OperatingPoint:
     point = measured(windows, hints.interval, total)
     weights = [w.busy_s for w in windows]
@@ -191,11 +196,29 @@ def _point(
         {n.source for n in numbers}, key=lambda s: _weight(s, windows, numbers)
     )
     point.source, point.confidence = source.value, source.confidence
+    if late_prefills and source in (Source.ANSWERS, Source.BALANCE):
+        _add_prefilling(point, windows)
     plugin_slots(point, windows)
     if point.occupancy is None:
         burst_slots(point, windows)
     fill_slots(point, logged_sizes(windows), hints.loop_size)
     return point
+
+
+def _add_prefilling(point: OperatingPoint, windows: Sequence[Window]) -> None:
+    """Requests in prefill are in flight, but not printed before it is done, a lap later.
+
+    So many are missing: admissions per second times the lap.
+    """
+    number = point.in_flight
+    seconds = sum(w.busy_s for w in windows)
+    if number is None or not point.tok_s or not seconds:
+        return
+    rate = sum(w.prefill_seqs for w in windows) / seconds
+    missing = rate * number.value * point.accepted / point.tok_s
+    point.in_flight = Measured(
+        number.value + missing, number.low + missing, number.high + missing
+    )
 
 
 def _weight(source: Source, windows: list[Window], numbers: list[InFlight]) -> float:

@@ -57,6 +57,7 @@ PREFILL_KEYS: tuple[tuple[bytes, ...], ...] = (
     (b"#cached-token",),
     (b"#pending-token",),
     (b"fwd occupancy",),
+    (b"input throughput (token/s)",),
 )
 _KEYS = {DECODE: DECODE_KEYS, PREFILL: PREFILL_KEYS}
 #: The first values of both kinds must be there, and be numbers.
@@ -226,7 +227,8 @@ def _block_pattern(
             text, order = _shape_pattern(kind, names, column)
             column += sum(index != _EMPTY for index in order)
             alternatives.append(text)
-            first, seqs, _, tokens, *_, busy = order
+            first, seqs, _, tokens = order[:4]
+            busy = order[8 if kind == DECODE else 7]
             pick = itemgetter(*order)
             found.append(Shape(kind == DECODE, first, seqs, tokens, busy, pick))
     pattern = rb"^(?:" + _HEAD + rb"(?:" + rb"|".join(alternatives) + rb"),?[ \r]*"

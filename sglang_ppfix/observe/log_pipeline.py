@@ -104,6 +104,8 @@ class PipelineLog:
         self.prompt_tokens = 0
         self.requests = 0
         self.cached_tokens = 0
+        #: Prefill lines come with the result, a lap after the admission (from 0.5.9).
+        self.late_prefills = False
         self.slots: tuple[int, ...] | None = None
         self.stage_clock: dict[int, list[float]] = {}
         self.digests: dict[tuple[int, int], str] = {}
@@ -197,6 +199,8 @@ class PipelineLog:
         self.cached_tokens += cached
         self._admitted_tokens += new_tokens + cached
         window.prefills += 1
+        window.prefill_seqs += new_seqs - continued
+        self.late_prefills = bool(values[8])
         window.prefill_tokens += new_tokens
         self._chunk_open = self._leaves_chunk(new_tokens, values)
         episode.seat(running, new_seqs - int(self._chunk_open))

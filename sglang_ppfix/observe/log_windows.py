@@ -28,7 +28,8 @@ class Window:
         kv: ``#token`` of the last line; -1 where the log has none.
         usage: highest ``token usage``, 0 to 1.
         no_graph: lines with ``cuda graph: False``.
-        prefills, prefill_tokens: prefill lines and their ``#new-token``.
+        prefills, prefill_seqs, prefill_tokens: prefill lines, requests admitted in
+            them, and their ``#new-token``.
         admitted: requests admitted since the rank was last idle.
         freed: KV tokens given back since then (admitted plus generated minus held).
         episode: number of the busy period; -1 when its start is not in the log.
@@ -53,6 +54,7 @@ class Window:
     usage: float = 0.0
     no_graph: int = 0
     prefills: int = 0
+    prefill_seqs: int = 0
     prefill_tokens: int = 0
     admitted: int = 0
     freed: float = 0.0
@@ -90,6 +92,7 @@ _SUMS = (
     "queue_lines",
     "no_graph",
     "prefills",
+    "prefill_seqs",
     "prefill_tokens",
 )
 _LATEST = ("second", "kv", "admitted", "freed", "episode", "finished", "seats")
