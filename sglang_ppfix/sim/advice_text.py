@@ -3,7 +3,8 @@
 from rich.console import Console
 from rich.table import Table
 
-from .advice import Advice, Choice
+from .advice import Advice
+from .advice_choices import Choice
 from .layouts import Wish
 
 
@@ -27,9 +28,11 @@ def print_advice(advice: Advice, console: Console) -> None:
     if advice.pipeline is not None:
         console.print(_choices(advice))
         sizes = ", ".join(map(str, advice.graph_sizes))
+        chunk = advice.chunk or "as SGLang sets it, others are not better"
         console.print(
             f"target slots {advice.target_slots}, micro-batches of at most {advice.cap}"
-            f" (CUDA graphs that can be used: {sizes}), no async depth",
+            f" (CUDA graphs that can be used: {sizes}), no async depth, chunk size "
+            f"{chunk}",
             highlight=False,
         )
     for note in advice.notes:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import log
 
 from .hardware import Gpu, Link
 from .load import Load, closed_loop
 from .model_shape import ModelShape
 from .partition import best_split
-from .presets import Reading, preset, the_case
+from .presets import Reading, the_case
 from .profile import default_layers
+from .reports import between, report_for
 from .roofline import SPREAD, estimate, head_time, layer_times
 from .server import Server
 from .sweep import Case, row_of, without_bounds
@@ -96,43 +96,6 @@ class Layout:
     def fits(self) -> bool:
         """Whether the weights leave room for KV."""
         return self.kv_tokens > 0
-
-
-@dataclass(frozen=True)
-class Report:
-    """Figures of a machine that somebody reported.
-
-    Attributes:
-        experts: of the model.
-        layers: of the model.
-        gpu: kind.
-        gpus: how many.
-        preset: whose readings hold for its pipeline.
-        tp: clients -> tokens per second with tensor parallelism over all GPUs.
-    """
-
-    experts: int
-    layers: int
-    gpu: str
-    gpus: int
-    preset: str
-    tp: dict[int, float]
-
-
-REPORTS = (Report(384, 61, "rtx-pro-6000", 8, "the-case", {1: 26.3, 32: 577.8}),)
-
-
-def report_for(wish: Wish) -> Report | None:
-    """The report of this very model on this very machine, if there is one."""
-    for report in REPORTS:
-        if (wish.model.experts, wish.model.layers, wish.gpu.name, wish.gpus) == (
-            report.experts,
-            report.layers,
-            report.gpu,
-            report.gpus,
-        ):
-            return report
-    return None
 
 
 def layouts(wish: Wish) -> list[Layout]:
@@ -246,7 +209,7 @@ def _measure_tp(wish: Wish, layout: Layout) -> Layout:
     """Tensor parallelism alone: one batch of all clients, prompts in between."""
     report = report_for(wish)
     if report is not None:
-        tok_s = _between(report.tp, wish.clients)
+        tok_s = between(report.tp, wish.clients)
         exact = wish.clients in report.tp
         spread = 1.03 if exact else 1.25
         return replace(
@@ -273,19 +236,6 @@ def _measure_tp(wish: Wish, layout: Layout) -> Layout:
     )
 
 
-def _between(points: dict[int, float], clients: int) -> float:
-    """On the straight line through two reported points, both axes logarithmic."""
-    (x0, y0), (x1, y1) = sorted(points.items())
-    power = (clients / x0) ** (log(y1 / y0) / log(x1 / x0))
-    return float(y0 * power)
-
-
 def default_split(wish: Wish, pp: int) -> tuple[int, ...]:
     """SGLang's own layers per stage."""
     return default_layers(wish.model.layers, pp)
-
-
-def reported_pipeline(wish: Wish) -> dict[int, float]:
-    """Clients -> tokens per second that stock was reported to give; may be empty."""
-    report = report_for(wish)
-    return {} if report is None else preset(report.preset).reported

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sglang_ppfix.cli import main
-from sglang_ppfix.sim.advice import advise, graph_sizes
+from sglang_ppfix.sim.advice import advise
+from sglang_ppfix.sim.advice_words import graph_sizes
 from sglang_ppfix.sim.hardware import find_gpu, find_link
 from sglang_ppfix.sim.layouts import Wish
 from sglang_ppfix.sim.model_shape import ConfigError, read_config, shape_of
@@ -169,6 +170,13 @@ def test_long_prompts_get_a_chunk(tmp_path: Path) -> None:
     assert (long.choices[-1].gain or 0) > 0
     short = advise(_wish(config, prompt=100, link=find_link("pcie4")))
     assert short.chunk is None
+
+
+def test_a_flat_model_is_not_told_to_fill_evenly(tmp_path: Path) -> None:
+    """Breaks when the plugin is advised where it is worth nothing."""
+    advice = advise(_wish(_config(tmp_path, LLAMA), gpu=find_gpu("h200"), gpus=3))
+    assert "SGLANG_PPFIX" not in advice.commands[-1]
+    assert any("Even filling is worth nothing" in note for note in advice.notes)
 
 
 def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
