@@ -29,6 +29,8 @@ def main(test: str, outcome: str, plugins: bool) -> None:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)
+    # Before the run: a suite forgets its cases on the way.
+    names = [case.id().split(".", 1)[-1] for case in _flat(suite)]
     result = unittest.TestResult()
     start = time.monotonic()
     suite.run(result)
@@ -37,7 +39,6 @@ def main(test: str, outcome: str, plugins: bool) -> None:
         # A subtest belongs to its test.
         name = getattr(case, "test_case", case).id().split(".", 1)[-1]
         reasons.setdefault(name, _reason(text))
-    names = [case.id().split(".", 1)[-1] for case in _flat(suite)]
     content = {
         "tests": names,
         "failed": reasons,

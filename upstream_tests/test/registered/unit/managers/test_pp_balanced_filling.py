@@ -172,7 +172,10 @@ class _PPLoop(Scheduler):
             _get_num_pending_tokens=lambda chunk_deduct: 0
         )
         self.metrics_reporter = _Sink(
-            enable_metrics=False, num_generated_tokens=0, forward_ct_decode=0
+            enable_metrics=False,
+            num_generated_tokens=0,
+            forward_ct_decode=0,
+            recent_cache_hit_rate=0.0,
         )
         self.batch_result_processor = SchedulerBatchResultProcessor(
             is_generation=True,

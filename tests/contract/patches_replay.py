@@ -1,0 +1,160 @@
+"""Replay random loads in SGLang's real event loop; print what it did, as JSON.
+
+    python patches_replay.py UPSTREAM_TEST FIRST_SEED LAST_SEED RADIX
+
+Runs under the tree that is first on the path, with the plugin if ``SGLANG_PPFIX``
+asks for it. The loop is the one of the upstream test: real admission, KV accounting
+and result processing, no forward. Imports nothing of the plugin.
+"""
+
+import json
+import random
+import sys
+import types
+from array import array
+from pathlib import Path
+
+import torch
+import torch.distributed
+
+# As in a scheduler process, where ranks find each other through this store.
+torch.distributed.init_process_group(
+    "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+)
+
+from sglang.srt.plugins import load_plugins  # noqa: E402
+
+load_plugins()
+
+UPSTREAM = types.ModuleType("upstream_test")
+UPSTREAM.__file__ = sys.argv[1]
+exec(compile(Path(UPSTREAM.__file__).read_text(), "test", "exec"), UPSTREAM.__dict__)
+
+from sglang.srt.managers.schedule_policy import SchedulePolicy  # noqa: E402
+from sglang.srt.runtime_context import get_context  # noqa: E402
+
+VOCABULARY = 1000
+
+
+class Load:
+    """A random server and what arrives at it, from one seed."""
+
+    def __init__(self, seed):
+        draw = self.draw = random.Random(seed)
+        self.pp_size = draw.choice((2, 3, 4, 8))
+        self.depth = draw.choice((0, 0, 0, 1, 3))
+        self.rows = draw.choice((2, 5, 16, 32, 60))
+        slots = self.pp_size + min(self.depth, 2)
+        self.cap = draw.choice((-(-self.rows // slots), 1, self.rows))
+        self.chunk = draw.choice((None, 16, 64))
+        self.mixed = self.chunk is not None and draw.random() < 0.3
+        self.priority = draw.random() < 0.3
+        self.preemption = self.priority and draw.random() < 0.5
+        self.lpm = draw.random() < 0.2
+        # Small enough that decodes run out of it, large enough for any one request.
+        self.kv_tokens = draw.choice((150, 250, 4000))
+        self.count = draw.randint(1, 24)
+        self.iterations = 900
+        self.arrivals = {}
+        for index in range(self.count):
+            at = draw.choice((0, 0, 1, draw.randrange(60)))
+            self.arrivals.setdefault(at, []).append(self._request(index))
+        self.aborts = {
+            draw.randrange(200): f"r{draw.randrange(self.count)}"
+            for _ in range(draw.choice((0, 0, 3)))
+        }
+        self.caps = (
+            {draw.randrange(100): draw.randint(1, self.rows)}
+            if draw.random() < 0.2
+            else {}
+        )
+
+    def _request(self, index):
+        draw = self.draw
+        prompt = draw.choice((1, 4, 8, 20, 90))
+        shared = draw.random() < 0.3
+        head = 7 if shared else index + 10
+        request = UPSTREAM._req(
+            f"r{index}", prompt_len=prompt, max_new_tokens=draw.randint(1, 40)
+        )
+        request.origin_input_ids = array("q", [head] * prompt)
+        request.origin_input_ids_unpadded = request.origin_input_ids
+        request.sampling_params.ignore_eos = draw.random() < 0.5
+        if self.priority:
+            request.priority = draw.randrange(3)
+        return request
+
+
+def replay(seed):
+    """What the loop did with the load of a seed."""
+    load = Load(seed)
+    config = get_context().override_server_args(
+        pp_size=load.pp_size,
+        pp_async_batch_depth=load.depth,
+        max_running_requests=load.rows,
+        pp_max_micro_batch_size=load.cap,
+    )
+    server_args = config.install()
+    try:
+        loop = _loop(load, server_args)
+        loop.run(iterations=load.iterations)
+    finally:
+        config.restore()
+    requests = [r for batch in load.arrivals.values() for r in batch]
+    return {
+        "prefills": loop.prefills,
+        "decodes": loop.decodes,
+        "aborted": loop.aborted,
+        "outputs": {r.rid: list(r.output_ids) for r in requests},
+        "finished": sum(r.finished() for r in requests),
+        "retracted": sum(r.retraction_count for r in requests),
+        "chunked": sum(r.extend_batch_idx > 1 for r in requests),
+        "slots": loop.slot_sizes(),
+    }
+
+
+def _loop(load, server_args):
+    loop = UPSTREAM._PPLoop(
+        server_args=server_args,
+        max_running_requests=load.rows,
+        kv_tokens=load.kv_tokens,
+        chunked_prefill_size=load.chunk,
+    )
+    loop.tree_cache.disable = sys.argv[4] == "off"
+    loop.is_mixed_chunk = load.mixed
+    loop.enable_priority_scheduling = load.priority
+    loop.enable_priority_preemption = load.preemption
+    loop.priority_scheduling_preemption_threshold = 1
+    loop.schedule_low_priority_values_first = False
+    loop.policy = SchedulePolicy(
+        "lpm" if load.lpm else "fcfs",
+        loop.tree_cache,
+        enable_hierarchical_cache=False,
+        enable_priority_scheduling=load.priority,
+        schedule_low_priority_values_first=False,
+    )
+    loop.lora_drainer = None
+    loop.arrivals = load.arrivals
+
+    requests = [req for batch in load.arrivals.values() for req in batch]
+
+    def before(iteration):
+        if iteration > max(load.arrivals) and all(r.finished() for r in requests):
+            raise UPSTREAM._Stop
+        if iteration in load.caps:
+            get_context().override(
+                "replay", pp_max_micro_batch_size=load.caps[iteration]
+            )
+        rid = load.aborts.get(iteration)
+        for batch in (*loop.running_mbs, *loop.mbs):
+            for req in () if batch is None else batch.reqs:
+                if req.rid == rid and not req.finished():
+                    req.to_finish = UPSTREAM.FINISH_ABORT()
+
+    loop.at_iteration = before
+    return loop
+
+
+if __name__ == "__main__":
+    results = {seed: replay(seed) for seed in range(int(sys.argv[2]), int(sys.argv[3]))}
+    json.dump(results, sys.stdout)
