@@ -94,7 +94,8 @@ class Load:
 
     Attributes:
         arrival: ``burst`` sends bursts of ``clients`` requests, each burst as one call,
-            so that one scheduler step takes it in, and the next when it is answered;
+            so that one scheduler step takes it in, and the next when it is answered
+            (SGLang answers a call with an error when one of its requests has one);
             ``closed`` keeps ``clients`` requests in flight; ``poisson`` sends each
             request at its own time.
         clients: requests in flight.
@@ -128,6 +129,9 @@ class Load:
         )
         if self.arrival == "burst" and hang_up:
             raise LabError("a burst is one call: no client can hang up on a part of it")
+        fields = {tuple(sorted(request.extra)) for request in self.requests}
+        if self.arrival == "burst" and len(fields) > 1:
+            raise LabError("a burst is one call: all its requests need the same extra")
 
 
 def plan_load(

@@ -72,6 +72,12 @@ def test_a_load_that_cannot_be_is_refused() -> None:
     hang_up = PlannedRequest("0", (5,), 4, abort_after_s=1.0)
     with pytest.raises(LabError, match="one call"):
         Load("burst", 1, (hang_up,))
+    extra = (
+        PlannedRequest("0", (5,), 4),
+        PlannedRequest("1", (5,), 4, extra={"priority": 3}),
+    )
+    with pytest.raises(LabError, match="same extra"):
+        Load("burst", 2, extra)
 
 
 def test_throughput_counts_from_first_sent_to_last_finished() -> None:
