@@ -7,6 +7,7 @@ import argparse
 import json
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--chunks", action="store_true", help="chunk sizes instead")
     args = parser.parse_args()
+    if args.chunks:
+        print(_chunks(args.requests))
+        return
     tasks = [
         (machine, number, policy, args.requests, seed)
         for machine in machines()
@@ -94,6 +99,28 @@ def _table(machine: str, rows: list[dict[str, Any]]) -> str:
             f"| {gain:+.1f} % | {verdict} |"
         )
     return "\n".join([*lines, ""])
+
+
+def _chunks(requests: int) -> str:
+    """Markdown: 32 clients with prompts of 2,000 tokens, by chunk size."""
+    names = ("stock", "balanced", "places", "landing", "gather", "td-pipe")
+    lines = []
+    for server, profile in machines().values():
+        load = next(
+            load
+            for load in loads(server, profile, requests, 0)
+            if load.name == "closed 32, prompts 2k"
+        )
+        lines += [
+            f"| {profile.name}, chunk | " + " | ".join(names) + " |",
+            "| ---: |" + " ---: |" * len(names),
+        ]
+        for chunk in (8192, 2048, 1024, 512, 256, 128):
+            chunked = replace(server, chunked_prefill_size=chunk)
+            tok_s = [simulate(chunked, profile, load, name).tok_s for name in names]
+            lines.append(f"| {chunk} | " + " | ".join(f"{x:.1f}" for x in tok_s) + " |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _number(value: float) -> str:

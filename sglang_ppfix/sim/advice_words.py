@@ -62,8 +62,10 @@ def notes_on(
         pp = ", ".join(f"{v:g} with {c}" for c, v in reported_pipeline(wish).items())
         yield (
             f"This model on this machine was reported: TP{wish.gpus} {tp}; "
-            f"PP{wish.gpus} {pp} (stock, async depth 8). Predictions of both go "
-            "through those figures; other layouts are estimated from data sheets."
+            f"PP{wish.gpus} {pp} (stock, async depth 8), for requests of unknown "
+            f"length. Predictions of both go through those figures, for prompts of "
+            f"{wish.prompt} and answers of {wish.output} tokens; other layouts are "
+            "estimated from data sheets."
         )
     else:
         yield (

@@ -88,21 +88,26 @@ class Balanced(Scheduler):
             self._planned = self.version
             self._plans.clear()
         number = slot.number
-        key = (self.occupancy[number], 0 if number < self._target else number)
+        occupancy, chunk = self._occupied()
+        key = (occupancy[number], 0 if number < self._target else number)
         plan = self._plans.get(key)
         if plan is None:
             rows = self.server.max_running_requests
             plan = self._plans[key] = _planned(
-                tuple(self.occupancy),
+                tuple(occupancy),
                 number,
                 # More waiting requests than rows are as good as rows.
                 min(len(self.waiting), rows),
                 rows,
                 self._target,
                 self.cap,
-                self.chunk is not None,
+                chunk,
             )
         return plan
+
+    def _occupied(self) -> tuple[list[int], bool]:
+        """Requests per slot, and whether a chunk in progress is in none of them."""
+        return self.occupancy, self.chunk is not None
 
     def _plan_turn(self, slot: Slot) -> None:
         self._turn_plan = plan = self._plan(slot)

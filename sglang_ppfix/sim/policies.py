@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from .experiments import Gathered, Places
+from .experiments import Gathered, Landing, Places
 from .filling import Balanced, CeilingShare, StaticCap
 from .load import Load
 from .pooled import DecodeCap, ExactSplit, PooledIdeal, TokenThrottling
@@ -12,7 +12,7 @@ from .server import Server
 Maker = Callable[[Server, Load], Scheduler]
 
 #: The first four keep SGLang's scheduler and could run today; the next four deal
-#: decodes anew every turn; the last two are experiments on top of balanced.
+#: decodes anew every turn; the last three are experiments on top of balanced.
 POLICIES: dict[str, Maker] = {
     "stock": lambda server, load: Scheduler(server),
     "balanced": lambda server, load: Balanced(server),
@@ -26,6 +26,7 @@ POLICIES: dict[str, Maker] = {
     "td-pipe": lambda server, load: ExactSplit(server),
     "pooled": lambda server, load: PooledIdeal(server),
     "places": lambda server, load: Places(server),
+    "landing": lambda server, load: Landing(server),
     "gather": lambda server, load: Gathered(server),
 }
 

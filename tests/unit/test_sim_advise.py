@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sglang_ppfix.cli import main
-from sglang_ppfix.sim.advice import advise
+from sglang_ppfix.sim.advice import Advice, advise
 from sglang_ppfix.sim.advice_words import graph_sizes
 from sglang_ppfix.sim.hardware import find_gpu, find_link
 from sglang_ppfix.sim.layouts import Wish
@@ -75,6 +75,12 @@ def _wish(path: Path, **changes: object) -> Wish:
     return Wish(**{**values, **changes})  # type: ignore[arg-type]
 
 
+@pytest.fixture(scope="module")
+def the_case(tmp_path_factory: pytest.TempPathFactory) -> Advice:
+    """What is advised for the case of this project."""
+    return advise(_wish(_config(tmp_path_factory.mktemp("case"), KIMI)))
+
+
 def test_kimi_weighs_what_it_weighs(tmp_path: Path) -> None:
     """The checkpoint has 595 GB. Breaks when experts, their scales, MLA or the nested
     text_config are read wrongly."""
@@ -116,20 +122,19 @@ def test_a_cheap_first_layer_is_counted() -> None:
     assert best_split(times, 3, 0.0) == (4, 3, 2)
 
 
-def test_the_case_tp_wins_at_32_clients(tmp_path: Path) -> None:
+def test_the_case_tp_wins_at_32_clients(the_case: Advice) -> None:
     """577.8 tok/s were reported; no pipeline comes near. Breaks when the report is not
     used, or when pipelines are overrated."""
-    advice = advise(_wish(_config(tmp_path, KIMI)))
-    assert advice.best.name == "TP8"
-    assert advice.best.tok_s == pytest.approx(577.8)
-    assert advice.best.reported
-    assert any("TP8 wins at 32 clients: 577.8" in note for note in advice.notes)
-    assert "--tp-size 8" in advice.commands[0]
+    assert the_case.best.name == "TP8"
+    assert the_case.best.tok_s == pytest.approx(577.8)
+    assert the_case.best.reported
+    assert any("TP8 wins at 32 clients: 577.8" in note for note in the_case.notes)
+    assert "--tp-size 8" in the_case.commands[0]
 
 
-def test_the_case_pipeline_gets_slots_layers_and_no_depth(tmp_path: Path) -> None:
+def test_the_case_pipeline_gets_slots_layers_and_no_depth(the_case: Advice) -> None:
     """Breaks when a choice is lost, or comes out with the wrong sign."""
-    advice = advise(_wish(_config(tmp_path, KIMI)))
+    advice = the_case
     assert advice.pipeline is not None
     assert advice.pipeline.name == "PP8"
     assert (advice.target_slots, advice.cap) == (8, 8)

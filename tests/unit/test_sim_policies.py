@@ -128,6 +128,18 @@ def test_a_chunk_goes_on_in_the_next_slots() -> None:
     assert outcome.admissions == [(0, 0, [0]), (1, 1, [0]), (2, 2, [0])]
 
 
+def test_chunked_prompts_are_placed_where_they_land() -> None:
+    """Prompts of two chunks decode one slot further on: the rule overfills some slots,
+    the experiment does not. Breaks when a chunk lands elsewhere, or is not counted."""
+    server = Server(8, chunked_prefill_size=256)
+    load = closed_loop(32, 200, 400, 100, shape="fixed", seed=2)
+    largest = {
+        policy: simulate(server, PROFILE, load, policy).largest
+        for policy in ("balanced", "landing")
+    }
+    assert largest["landing"] < 4.2 < 4.6 < largest["balanced"]
+
+
 def test_pooled_policies_split_evenly() -> None:
     """Two bursts, the second into full slots. Breaks when decodes stay in theirs."""
     server = Server(4, max_running_requests=32)
