@@ -13,6 +13,7 @@ from typing import Any
 from sglang_ppfix.compat import scheduler as compat
 
 from .ring import Ring, current_ring
+from .turn import Turn
 
 Wrapped = Callable[..., Any]
 logger = logging.getLogger(__name__)
@@ -24,17 +25,22 @@ def prefill_adder_init(wrapped: Wrapped, adder: Any, args: Any, kwargs: Any) -> 
     ring = current_ring()
     if ring is None or ring.turn is None:
         return
-    ring.plan(ring.turn)
-    if ring.balances:
-        compat.add_future_tokens(adder, _future_tokens(ring, adder))
+    turn = ring.turn
+    plan = ring.plan(turn)
+    # A turn that may take in nothing asks for no budget.
+    takes = len(turn.batch.reqs) < plan.share or turn.chunked_req is not None
+    if ring.balances and (takes or ring.scheduler.enable_priority_preemption):
+        compat.add_future_tokens(adder, _future_tokens(ring, turn, adder))
 
 
-def _future_tokens(ring: Ring, adder: Any) -> float:
+def _future_tokens(ring: Ring, turn: Turn, adder: Any) -> float:
     """Tokens that requests of other slots, and the chunk in progress, will need."""
-    tokens = sum(
-        max(float(adder._get_running_request_total_token_offset(req)), 0.0)
-        for req in ring.occupants.of_others(ring.slot)
-    )
+    offset = adder._get_running_request_total_token_offset
+    tokens = 0.0
+    for slot, held in enumerate(turn.held):
+        if slot != turn.slot:
+            # Below 0 for a request whose last token is on its way.
+            tokens += sum([left for req in held if (left := offset(req)) > 0])
     chunked = ring.scheduler.chunked_req
     if chunked is not None and adder.rem_chunk_tokens is not None:
         prompt = len(chunked.origin_input_ids) + len(chunked.output_ids)
@@ -87,7 +93,7 @@ def retract_decode(wrapped: Wrapped, batch: Any, args: Any, kwargs: Any) -> Any:
     ring = current_ring()
     if ring is None or not ring.balances or not aborted or batch.reqs:
         return retracted, ratio, aborted
-    others = list(ring.occupants.of_others(ring.slot))
+    others = ring.occupants.of_others(ring.slot)
     last = aborted[-1]
     # A beam group cannot be retracted, and is aborted for that.
     if not others or getattr(last, "beam_group", None) is not None:

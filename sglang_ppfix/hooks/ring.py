@@ -147,7 +147,9 @@ class Ring:
     def begin_turn(self, batch: Any) -> Turn:
         """A slot may take in requests now; ``batch`` is its running batch."""
         self.turn = Turn(self.slot, batch, self.scheduler.chunked_req)
-        if batch.batch_is_full and self.balances and self.scheduler.waiting_queue:
+        waits = batch.batch_is_full and bool(self.scheduler.waiting_queue)
+        # Without a free row there is nothing to open the slot for.
+        if waits and self.balances and self.scheduler.req_to_token_pool.available_size():
             self._retry_latch(self.turn)
         return self.turn
 
@@ -155,14 +157,16 @@ class Ring:
         """Plan of the turn, computed once: the queue is final when stock asks."""
         if turn.plan is None:
             scheduler = self.scheduler
-            turn.occupancy = self.occupants.count(turn.slot, turn.batch)
+            turn.held = self.occupants.by_slot(turn.slot, turn.batch)
+            turn.occupancy = [len(reqs) for reqs in turn.held]
+            turn.cap = compat.read_cap() or 1
             turn.plan = plan_turn(
                 turn.occupancy,
                 turn.slot,
                 len(scheduler.waiting_queue),
                 scheduler.max_running_requests,
                 self.slots,
-                compat.read_cap() or 1,
+                turn.cap,
                 turn.chunked_req is not None,
             )
         return turn.plan
@@ -188,11 +192,7 @@ class Ring:
         slot's request frees rows and tokens, and a new one raises the share.
         """
         plan = self.plan(turn)
-        now = (
-            plan.live,
-            len(self.scheduler.waiting_queue),
-            compat.read_cap() or 1,
-        )
+        now = (plan.live, len(self.scheduler.waiting_queue), turn.cap)
         if (
             plan.share > turn.occupancy[turn.slot]
             and self._latch_tried[turn.slot] != now

@@ -10,7 +10,9 @@ class Turn:
 
     __slots__ = (
         "batch",
+        "cap",
         "chunked_req",
+        "held",
         "latched",
         "occupancy",
         "plan",
@@ -24,7 +26,10 @@ class Turn:
         self.batch = batch
         self.chunked_req = chunked_req
         self.latched: bool = batch.batch_is_full
+        # What the plan was made from: requests of each slot, their numbers, the cap.
+        self.held: list[list[Any]] = []
         self.occupancy: list[int] = []
+        self.cap = 1
         self.plan: TurnPlan | None = None
         self.token_share: int | None = None
         # Why the turn ended with requests still waiting.

@@ -94,13 +94,11 @@ class AdmissionLog:
     def end_turn(self, turn: Turn, new_batch: Any) -> None:
         """A slot's turn to take in requests is over."""
         waiting = len(self.ring.scheduler.waiting_queue)
-        if new_batch is None and turn.plan is None and not waiting:
-            return
-        plan = self.ring.plan(turn)
         if waiting:
             self.deferred[self._reason(turn, new_batch)] += 1
         if new_batch is None:
             return
+        plan = self.ring.plan(turn)
         new = new_batch.reqs[: _new_count(new_batch)]
         self.admissions += 1
         self.new_seqs += len(new)
