@@ -176,12 +176,18 @@ class Ring:
         if turn.token_share is None:
             plan = self.plan(turn)
             admissible = self.scheduler.waiting_queue[: plan.admissible]
+            in_flight = self.occupants.prefill_tokens(turn.slot)
             turn.token_share = token_share(
                 sum(
                     len(req.origin_input_ids) + len(req.output_ids)
                     for req in admissible
                 ),
-                self.occupants.prefill_tokens(turn.slot)[: plan.slots],
+                # A slot without room takes no prompt, whatever its part would be.
+                [
+                    in_flight[slot]
+                    for slot in range(plan.slots)
+                    if turn.occupancy[slot] < plan.share
+                ],
             )
         return turn.token_share
 

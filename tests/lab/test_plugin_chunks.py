@@ -1,0 +1,171 @@
+"""Chunked prompts among short ones, and requests that are aborted at every stage."""
+
+import time
+from dataclasses import replace
+from threading import Thread
+
+import pytest
+from helpers_plugin import (
+    BALANCED,
+    STOCK,
+    PluginServer,
+    plugin_config,
+    slot_sequence,
+)
+
+from sglang_ppfix.lab.load import PlannedRequest
+
+CHUNK = 64
+RING = plugin_config(2, max_running_requests=6, chunked_prefill_size=CHUNK)
+
+
+@pytest.fixture
+def plugin(lab_server):
+    """Two slots, six rows, chunks of 64 tokens."""
+    plugin = PluginServer(lab_server(RING))
+    assert plugin.switch(policy=BALANCED, slots=0)
+    plugin.begin()
+    return plugin
+
+
+def test_chunked_prompts_among_short_ones(plugin) -> None:
+    """A chunk that is counted in two slots, in none for ever, or that waits for its
+    slot's share breaks the outputs or hangs; a third slot's worth of it, the sizes."""
+    short = plugin.load("closed", 6, "1-20", "1-30", requests=14)
+    long = plugin.load("closed", 6, "100-400", "1-30", requests=14)
+    mixed = zip(short.requests, long.requests, strict=True)
+    results = plugin.run(
+        replace(short, requests=tuple(request for pair in mixed for request in pair))
+    )
+    plugin.complete(results)
+    assert max(forward.tokens for forward in plugin.forwards()) == CHUNK
+    plugin.decisions()
+
+
+def test_a_lone_long_prompt_is_never_slowed(plugin) -> None:
+    """Same chunks, in the same turns, as stock: a share that holds a chunk back, or
+    a token share that cuts it, adds forwards or skips turns."""
+    sequences = []
+    for policy in (STOCK, BALANCED):
+        assert plugin.switch(policy=policy)
+        load = plugin.load("burst", 1, "700", "5")
+        load = replace(load, requests=(replace(load.requests[0], rid=f"lone{policy}"),))
+        plugin.complete(plugin.run(load))
+        sequences.append(
+            [[*entry[:3]] for entry in slot_sequence(plugin.forwards())],
+        )
+    stock, balanced = sequences
+    assert balanced == stock
+    assert sum(mode == "prefill" for _slot, mode, _tokens in balanced) == 11
+
+
+def run_in_background(plugin, load):
+    """Start a load; the thread's ``results`` hold what came of it."""
+    results = []
+    thread = Thread(target=lambda: results.extend(plugin.send(load)))
+    thread.start()
+    return thread, results
+
+
+def wait_for(plugin, wanted) -> None:
+    """Wait until the device trace shows what ``wanted`` looks for."""
+    deadline = time.monotonic() + 120
+    while not wanted(plugin.forwards()):
+        plugin.server.check_alive()
+        assert time.monotonic() < deadline, "never seen in the trace"
+        time.sleep(0.02)
+
+
+def abort_request(plugin, request: PlannedRequest) -> None:
+    """Ask the server to abort."""
+    plugin.server.post("/abort_request", {"rid": request.rid})
+
+
+def test_abort_while_waiting_while_prefilling_and_while_decoding(plugin) -> None:
+    """A request that leaves in a way the plugin does not see stays in its counts: the
+    next burst would find no place, or the idle check a leak."""
+    running = plugin.load("closed", 6, "8", "150")
+    thread, results = run_in_background(plugin, running)
+    wait_for(plugin, lambda seen: len({r for f in seen for r in f.rids}) == 6)
+
+    waiting = plugin.load("closed", 3, "8", "10")
+    queued, queued_results = run_in_background(plugin, waiting)
+    deadline = time.monotonic() + 60
+    while plugin.internal_state()["ppfix"]["queue_req"] < 3:
+        assert time.monotonic() < deadline
+    abort_request(plugin, waiting.requests[0])
+    abort_request(plugin, running.requests[0])  # decoding
+    thread.join()
+    queued.join()
+
+    long = plugin.load("closed", 1, "6000", "10")
+    prefilling, long_results = run_in_background(plugin, long)
+    rid = long.requests[0].rid
+    wait_for(plugin, lambda seen: any(rid in f.rids for f in seen))
+    abort_request(plugin, long.requests[0])
+    prefilling.join()
+    plugin.settle()
+
+    forwards = plugin.forwards()
+    assert not any(waiting.requests[0].rid in f.rids for f in forwards)
+    assert {f.mode for f in forwards if rid in f.rids} == {"prefill"}
+    ends = [result.finish for result in results + queued_results + long_results]
+    assert ends.count("abort") == 3
+    plugin.right(results + queued_results + long_results)
+    plugin.complete([r for r in results + queued_results if r.finish != "abort"])
+    assert 0 < len(results[0].output) < 150
+
+    # Every place is there again.
+    after = plugin.run(plugin.load("burst", 6, "4", "20"))
+    plugin.complete(after)
+    assert plugin.internal_state()["ppfix"]["occupancy"] == [0, 0]
+    plugin.decisions()
+
+
+def test_clients_hang_up_in_mid_flight(plugin) -> None:
+    """Disconnects at random moments, over chunked prompts and a queue."""
+    load = plugin.load("closed", 12, "1-200", "1-60", requests=48, seed=7)
+    requests = tuple(
+        replace(
+            request,
+            abort_after_s=(number % 7) * 0.15 if number % 3 == 0 else None,
+            abort="disconnect" if number % 2 else "abort_request",
+        )
+        for number, request in enumerate(load.requests)
+    )
+    results = plugin.run(replace(load, requests=requests))
+    assert any(result.finish in ("disconnect", "abort") for result in results)
+    plugin.right(results)
+    plugin.complete([r for r in results if r.request.abort_after_s is None])
+    assert plugin.internal_state()["ppfix"]["occupancy"] == [0, 0]
+    plugin.decisions()
+
+
+def test_two_waiting_for_one_slot_are_prefilled_in_one_forward(plugin) -> None:
+    """The token share is over the slots that have room: over all of them, a slot that
+    lost two requests would take one a lap, and stall its decodes twice."""
+    load = plugin.load("burst", 4, "8", "60")
+    # In a burst the first half goes to the first slot.
+    requests = tuple(
+        replace(request, output_tokens=6 if number < 2 else 60)
+        for number, request in enumerate(load.requests)
+    )
+    thread, results = run_in_background(plugin, replace(load, requests=requests))
+    gone = {requests[0].rid, requests[1].rid}
+    rest = {requests[2].rid, requests[3].rid}
+
+    def first_slot_is_empty(seen):
+        last = {rid: i for i, f in enumerate(seen) for rid in f.rids}
+        ended = max((last[rid] for rid in gone & last.keys()), default=len(seen))
+        return len(gone & last.keys()) == 2 and len(seen) - ended > 4
+
+    wait_for(plugin, first_slot_is_empty)
+    pair = plugin.load("burst", 2, "8", "6")
+    pair_results = plugin.send(pair)
+    thread.join()
+    plugin.settle()
+    plugin.complete(results + pair_results)
+    prefills = [f for f in plugin.forwards() if f.mode == "prefill"]
+    rids = {request.rid for request in pair.requests}
+    assert rest <= {rid for f in plugin.forwards() for rid in f.rids}
+    assert [set(f.rids) for f in prefills if rids & set(f.rids)] == [rids]
