@@ -44,17 +44,11 @@ def _future_tokens(ring: Ring, turn: Turn, adder: Any) -> float:
     chunked = ring.scheduler.chunked_req
     if chunked is not None and adder.rem_chunk_tokens is not None:
         prompt = len(chunked.origin_input_ids) + len(chunked.output_ids)
-        rest = prompt - _computed(chunked) - adder.rem_chunk_tokens
+        rest = prompt - compat.computed_tokens(chunked) - adder.rem_chunk_tokens
         # Stock reserves the coming chunk, and with the last one the output.
         if rest > 0:
             tokens += rest + adder._get_running_request_total_token_offset(chunked)
     return float(tokens)
-
-
-def _computed(req: Any) -> int:
-    """Prompt tokens whose KV exists or is in flight."""
-    end = getattr(req, "extend_end", None)
-    return int(end) if end is not None else len(req.fill_ids)
 
 
 def add_one_req_ignore_eos(wrapped: Wrapped, adder: Any, args: Any, kwargs: Any) -> Any:
@@ -89,25 +83,34 @@ def retract_decode(wrapped: Wrapped, batch: Any, args: Any, kwargs: Any) -> Any:
     Stock aborts the last request of a slot that does not fit; its KV is released
     either way. Where other slots hold KV it can wait for them to finish.
     """
-    retracted, ratio, aborted = wrapped(*args, **kwargs)
     ring = current_ring()
-    if ring is None or not ring.balances or not aborted or batch.reqs:
+    if ring is None or not ring.balances:
+        return wrapped(*args, **kwargs)
+    # Stock writes its reason over one that a client's abort has left there.
+    asked = {id(req): req.to_finish for req in batch.reqs}
+    retracted, ratio, aborted = wrapped(*args, **kwargs)
+    if not aborted or batch.reqs:
         return retracted, ratio, aborted
-    others = ring.occupants.of_others(ring.slot)
     last = aborted[-1]
+    holders = ring.occupants.of_others(ring.slot)
+    chunked = ring.scheduler.chunked_req
+    if chunked is not None and chunked is not last:
+        holders.append(chunked)
     # A beam group cannot be retracted, and is aborted for that.
-    if not others or getattr(last, "beam_group", None) is not None:
+    if not holders or getattr(last, "beam_group", None) is not None:
         return retracted, ratio, aborted
-    last.to_finish = None
+    last.to_finish = asked[id(last)]
+    if last.to_finish is not None:
+        return retracted, ratio, aborted
     logger.warning(
         "ppfix: request %s goes back to the queue instead of being aborted: "
         "%d requests of other slots hold KV",
         last.rid,
-        len(others),
+        len(holders),
     )
     ring.log.requeued += 1
     # Stock's estimate is over the requests that stay, and here none stay.
-    return [*retracted, last], _new_token_ratio(others), aborted[:-1]
+    return [*retracted, last], _new_token_ratio(holders), aborted[:-1]
 
 
 def _new_token_ratio(reqs: list[Any]) -> float:
