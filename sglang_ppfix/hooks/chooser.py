@@ -93,11 +93,7 @@ class Chooser:
         )
         if host is not None:
             return choose_slots(host, demand, most)
-        stages = [
-            fit_stage_time(known, report["cpu_filled_s"] * 1e3)
-            for known, report in zip(times, reports, strict=True)
-        ]
-        choice = choose_slots(stages, demand, most)
+        choice = choose_slots([fit_stage_time(known) for known in times], demand, most)
         if choice.laps or demand < 2 or self.ring.slots < 2:
             return choice
         return self._probe(choice)

@@ -22,18 +22,18 @@ class StageTime(NamedTuple):
 
     Attributes:
         base, slope: of the line.
-        cpu: CPU time that its scheduler needs for a slot that makes a forward, ms.
+        host: time that a slot costs the host, where that is what bounds the lap, ms.
         largest: largest micro-batch measured.
     """
 
     base: float
     slope: float
-    cpu: float
+    host: float
     largest: int
 
     def occupied(self, size: int) -> float:
         """How long a micro-batch keeps the stage from the next one, ms."""
-        return max(self.base + self.slope * size, self.cpu)
+        return max(self.base + self.slope * size, self.host)
 
 
 class Choice(NamedTuple):
@@ -43,12 +43,11 @@ class Choice(NamedTuple):
     laps: dict[int, float]
 
 
-def fit_stage_time(decode_ms: Mapping[int, float], cpu_ms: float) -> StageTime | None:
+def fit_stage_time(decode_ms: Mapping[int, float]) -> StageTime | None:
     """Line through measured decode times; None while the slope is unknown.
 
     Args:
         decode_ms: mean time by micro-batch size.
-        cpu_ms: CPU time per slot that makes a forward.
     """
     if len(decode_ms) < 2:
         return None
@@ -64,7 +63,7 @@ def fit_stage_time(decode_ms: Mapping[int, float], cpu_ms: float) -> StageTime |
     grown = slope * (largest - smallest)
     if grown < NOISE * mean_ms:
         slope = 0.0
-    return StageTime(mean_ms - slope * mean_size, slope, cpu_ms, largest)
+    return StageTime(mean_ms - slope * mean_size, slope, 0.0, largest)
 
 
 def host_bound(

@@ -13,24 +13,24 @@ from sglang_ppfix.policy import (
 )
 
 
-def stages(base, slope, cpu=0.0, count=4, largest=64):
+def stages(base, slope, host=0.0, count=4, largest=64):
     """Equal stages, in ms."""
-    return [StageTime(base, slope, cpu, largest)] * count
+    return [StageTime(base, slope, host, largest)] * count
 
 
 @pytest.mark.parametrize(
-    ("base", "slope", "cpu", "demand", "slots"),
+    ("base", "slope", "host", "demand", "slots"),
     [
         (20, 10, 5, 8, 4),  # steep: every stage busy
         (20, 10, 5, 2, 2),  # no more slots than requests
         (40, 0, 5, 32, 1),  # flat: spreading buys nothing
-        (2, 0, 6, 32, 1),  # bound by the scheduler's CPU
+        (2, 0, 6, 32, 1),  # bound by the host
         (20, 10, 0, 1, 1),
     ],
 )
-def test_as_many_slots_as_help(base, slope, cpu, demand, slots):
+def test_as_many_slots_as_help(base, slope, host, demand, slots):
     """Catches spreading where it buys nothing, and greed where it costs."""
-    assert choose_slots(stages(base, slope, cpu), demand, 4).slots == slots
+    assert choose_slots(stages(base, slope, host), demand, 4).slots == slots
 
 
 def test_a_slow_stage_needs_fewer_slots():
@@ -43,7 +43,7 @@ def test_a_slow_stage_needs_fewer_slots():
 
 def test_an_unknown_slope_spreads():
     """Catches a choice out of one measured size: spreading is what shows the slope."""
-    assert fit_stage_time({8: 40.0}, 5.0) is None
+    assert fit_stage_time({8: 40.0}) is None
     assert choose_slots([None, *stages(40, 0, count=3)], 8, 4) == (4, {})
 
 
@@ -54,8 +54,8 @@ def test_no_prediction_far_beyond_what_was_measured():
 
 def test_noise_is_not_a_slope():
     """Catches 1 % of jitter that becomes 20 % at the next size."""
-    assert fit_stage_time({1: 40.0, 2: 40.4}, 0.0).slope == 0
-    assert fit_stage_time({1: 30.0, 8: 100.0}, 0.0).slope == pytest.approx(10)
+    assert fit_stage_time({1: 40.0, 2: 40.4}).slope == 0
+    assert fit_stage_time({1: 30.0, 8: 100.0}).slope == pytest.approx(10)
 
 
 def test_a_lap_that_the_devices_do_not_explain_is_the_hosts():
