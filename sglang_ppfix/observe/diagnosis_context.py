@@ -105,8 +105,10 @@ class Context:
         own = self.anchor(point)
         if own is None:
             return None
+        # The other must be at or below the size that is asked for: no extrapolation.
+        asked = self.ideal(point) or 1
         others = [self.anchor(p) for p in (*self.given, *self.points)]
-        smaller = [a for a in others if a is not None and a.size < own.size - 0.5]
+        smaller = [a for a in others if a is not None and a.size < asked + 0.5]
         least = [min(smaller, key=lambda a: a.size)] if smaller else []
         config = self.config
         dense = config.layers is not None and config.experts is None

@@ -35,6 +35,7 @@ class Episode:
     finished: int = 0
     burst: list[int] | None = field(default_factory=list)
     _first_decode: bool = True
+    _freed: float = 0.0
 
     def admit(self, requests: int, tokens: int, cached: int) -> None:
         """A prefill took requests in."""
@@ -59,7 +60,12 @@ class Episode:
         self.burst = None
 
     def balance(
-        self, window: Window, held: int, tokens: float | None, most: float
+        self,
+        window: Window,
+        held: int,
+        tokens: float | None,
+        tokens_s: float,
+        most: float,
     ) -> None:
         """A decode line: write into its window what is in flight, where it is known.
 
@@ -67,6 +73,7 @@ class Episode:
             window: the line's window.
             held: KV tokens held, -1 when the line has none.
             tokens: tokens decoded since the line before, None when not known.
+            tokens_s: tokens per second; a stamp may be a second off.
             most: tokens that can have been decoded before the first line.
         """
         window.episode, window.seats = -1, None
@@ -81,11 +88,16 @@ class Episode:
         if not self.known or self.cached > _CACHED_SHARE * self.tokens:
             return
         freed = self.tokens + self.generated - held
+        prompt = self.tokens / max(self.admitted, 1)
+        # Tokens that are given back stay given back: else an admission was not logged.
+        if freed < self._freed - (tokens_s + 0.5 * prompt + 0.03 * held):
+            self.spoil()
+            return
+        self._freed = max(self._freed, freed)
         window.admitted, window.freed = self.admitted, freed
         window.finished, window.episode = self.finished, self.number
         if self.burst is None:
             return
-        prompt = self.tokens / max(self.admitted, 1)
         if freed > max(0.5 * prompt, 0.03 * held):
             self.burst = None
             return

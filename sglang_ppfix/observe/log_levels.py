@@ -206,7 +206,7 @@ def _point(
 
 
 def _add_prefilling(point: OperatingPoint, windows: Sequence[Window]) -> None:
-    """Requests in prefill are in flight, but not printed before it is done, a lap later.
+    """Requests in prefill are in flight, but printed when it is done, a lap later.
 
     So many are missing: admissions per second times the lap.
     """

@@ -225,7 +225,7 @@ class PipelineLog:
         seconds = 0.0 if first else max(seconds, 0.0)
         tokens = tok_s * seconds
         most = 2.0 * self._interval * accepted * running
-        self._episode.balance(window, held, None if first else tokens, most)
+        self._episode.balance(window, held, None if first else tokens, tok_s, most)
         if first:
             return
         if self._impossible(tokens, seconds, accepted, running):
