@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 
 from sglang_ppfix.doctor import State, Surroundings, examine
 from sglang_ppfix.doctor.render import render
@@ -14,12 +15,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url", help="also ask this running server whether every rank is hooked"
     )
+    parser.add_argument(
+        "--api-key",
+        default=os.environ.get("SGLANG_API_KEY"),
+        help="bearer token for it (default: the environment's SGLANG_API_KEY)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(args: argparse.Namespace) -> int:
     """0: works, perhaps with warnings; 1: does not work."""
-    report = examine(Surroundings(), args.url)
+    report = examine(Surroundings(), args.url, args.api_key)
     if args.json:
         print(json.dumps(report.to_json(), indent=2))
     else:

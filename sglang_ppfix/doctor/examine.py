@@ -22,12 +22,15 @@ _CHECKS: tuple[Callable[[Surroundings], Iterator[Check]], ...] = (
 )
 
 
-def examine(surroundings: Surroundings, url: str | None = None) -> Report:
+def examine(
+    surroundings: Surroundings, url: str | None = None, api_key: str | None = None
+) -> Report:
     """Make every check; with ``url``, ask that server, too.
 
     Args:
         surroundings: environment, working directory and SGLang to judge.
         url: base address of a running server.
+        api_key: bearer token for it.
     """
     report = Report()
     for check in _CHECKS:
@@ -35,5 +38,5 @@ def examine(surroundings: Surroundings, url: str | None = None) -> Report:
     if url is not None:
         from . import live  # only now: aiohttp takes a quarter of a second
 
-        report.add(live.server(url))
+        report.add(live.server(url, api_key))
     return report

@@ -1,13 +1,11 @@
 """A running server: is every rank hooked, with one version and one policy?"""
 
 import asyncio
-import json
 from collections.abc import Iterator
 from typing import Any
 
-import aiohttp
-
 from sglang_ppfix import __version__
+from sglang_ppfix.remote import RemoteError, RemoteServer
 
 from .report import Check, State
 
@@ -15,22 +13,18 @@ TIMEOUT_S = 10.0
 _NAME = "server"
 
 
-def server(url: str) -> Iterator[Check]:
+def server(url: str, api_key: str | None = None) -> Iterator[Check]:
     """Ask ``url`` for ``/server_info`` and judge what its ranks say.
 
     Args:
         url: base address, as ``http://127.0.0.1:30000``.
+        api_key: sent as a bearer token.
     """
     try:
-        info = asyncio.run(_server_info(url))
-    except (aiohttp.ClientError, OSError, ValueError, asyncio.TimeoutError) as error:
-        reason = str(error) or type(error).__name__
-        yield Check(
-            _NAME,
-            State.FAIL,
-            f"{url} does not answer /server_info: {reason}",
-            f"curl {url.rstrip('/')}/server_info",
-        )
+        info = asyncio.run(_server_info(url, api_key))
+    except RemoteError as error:
+        fix = f"curl {url.rstrip('/')}/server_info"
+        yield Check(_NAME, State.FAIL, f"no answer: {error}", fix)
         return
     states = info.get("internal_states")
     if not isinstance(states, list) or not states:
@@ -96,14 +90,9 @@ def _restart() -> str:
     return "SGLANG_PPFIX=1 python -m sglang.launch_server ...    # on every node"
 
 
-async def _server_info(url: str) -> dict[str, Any]:
-    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-    async with (
-        aiohttp.ClientSession(timeout=timeout) as session,
-        session.get(f"{url.rstrip('/')}/server_info") as response,
-    ):
-        response.raise_for_status()
-        content = json.loads(await response.text())
+async def _server_info(url: str, api_key: str | None) -> dict[str, Any]:
+    async with RemoteServer(url, api_key) as server:
+        content = await server.request("GET", "/server_info", timeout_s=TIMEOUT_S)
     if not isinstance(content, dict):
-        raise ValueError("the answer is no JSON object")
+        raise RemoteError(f"{url}/server_info: no JSON object")
     return content

@@ -29,14 +29,16 @@ def state(ranks, **changed):
 
 
 @contextmanager
-def serving(answer, status=200):
+def serving(answer, status=200, key=None):
     """A server whose ``/server_info`` gives ``answer``; yields its address."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
 
     async def start():
-        async def server_info(_request):
+        async def server_info(request):
+            if key and request.headers.get("Authorization") != f"Bearer {key}":
+                return web.Response(status=401)
             return web.json_response(answer, status=status)
 
         application = web.Application()
@@ -122,7 +124,17 @@ def test_an_answer_that_is_none(answer, status):
     with serving(answer, status) as url:
         (check,) = live.server(url)
     assert check.state is State.FAIL
-    assert "does not answer /server_info" in check.text
+    assert "no answer: " in check.text
+    assert "/server_info" in check.text
+
+
+def test_a_server_with_a_key():
+    """Catches a key that is not sent, and an alarm without a hint at it."""
+    with serving({"internal_states": state([rank(0), rank(1)])}, key="k") as url:
+        (refused,) = live.server(url)
+        (let_in,) = live.server(url, "k")
+    assert (refused.state, let_in.state) == (State.FAIL, State.OK)
+    assert "--api-key" in refused.text
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "nonsense", "http://"])
