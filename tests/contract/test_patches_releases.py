@@ -24,7 +24,9 @@ def test_applies_and_compiles(release):
 def test_no_other_release_takes_it(release):
     """Catches a strict applier that is none: text moves in every release."""
     diffs = [(mail.path.name, mail.diff) for mail in series(release)]
-    others = [other for other in releases() if other != release]
+    # A post release may have the very same text.
+    base = release.base_version
+    others = [other for other in releases() if other.base_version != base]
     for other in others[:2]:
         tree_of(other)
         with pytest.raises(PatchSetError):
