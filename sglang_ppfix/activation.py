@@ -9,7 +9,7 @@ import wrapt
 
 from . import __version__, patching
 from .compat import rivals
-from .compat.drift import drifts
+from .compat.drift import is_untouched, search
 from .compat.release import installed_release, is_supported, supported_range
 from .compat.source import SourceError, SourceTree
 from .compat.upstream import fixed_upstream
@@ -86,9 +86,11 @@ class _Installer:
 
     def _drifts(self, package: Path) -> Iterator[str]:
         """What the source under ``package`` lacks, or has already."""
-        tree = SourceTree(package)
+        tree, release = SourceTree(package), installed_release()
+        if is_untouched(tree, self.hooks, release):
+            return
         yield from fixed_upstream(tree)
-        for drift in drifts(tree, self.hooks, installed_release()):
+        for drift in search(tree, self.hooks, release):
             if drift.body_only and self.settings.allow_untested:
                 line = f"sglang-ppfix {__version__}: {drift}; tried all the same"
                 print(line, file=sys.stderr, flush=True)

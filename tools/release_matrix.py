@@ -17,7 +17,7 @@ import wheels
 from packaging.version import Version
 
 from sglang_ppfix.compat.contract import BODIES
-from sglang_ppfix.compat.drift import drifts
+from sglang_ppfix.compat.drift import search
 from sglang_ppfix.compat.known import known
 from sglang_ppfix.compat.parameters import SINCE
 from sglang_ppfix.compat.release import supported_range
@@ -74,7 +74,7 @@ def render(lab: dict[str, Any]) -> str:
 
 def _row(release: Version, lab: dict[str, Any] | None) -> tuple[str, ...]:
     hooks = hooks_of(release)
-    found = drifts(wheels.tree(release), hooks, release)
+    found = search(wheels.tree(release), hooks, release)
     contract = "as expected" if not found else f"{len(found)} drifted"
     if lab is None:
         return (str(release), contract, str(len(hooks)), "not run", "", "", "")

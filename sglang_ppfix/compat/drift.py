@@ -5,7 +5,8 @@ come to different verdicts.
 """
 
 import ast
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from packaging.version import Version
@@ -45,9 +46,42 @@ class Drift(NamedTuple):
 
 
 def drifts(
+    tree: SourceTree, targets: Sequence[Target], release: Version | None
+) -> list[Drift]:
+    """Everything that drifted, hooks first; nothing is parsed where nothing changed.
+
+    Arguments and errors are those of ``search``.
+    """
+    if is_untouched(tree, targets, release):
+        return []
+    return search(tree, targets, release)
+
+
+def is_untouched(
+    tree: SourceTree, targets: Iterable[Target], release: Version | None
+) -> bool:
+    """Whether all that a verdict reads is, byte for byte, a tested release's.
+
+    The contract tests have searched that text. A hundredth of a second instead of a
+    third, in every process of a server.
+    """
+    if release is None or not known().is_tested(release):
+        return False
+    modules = known().modules_of(release)
+    return all(target.module in modules for target in targets) and all(
+        file_digest(tree.text(module)) == digest for module, digest in modules.items()
+    )
+
+
+def file_digest(text: bytes | None) -> str | None:
+    """16 hexadecimal digits over a file; None where there is none."""
+    return None if text is None else hashlib.blake2b(text, digest_size=8).hexdigest()
+
+
+def search(
     tree: SourceTree, targets: Iterable[Target], release: Version | None
 ) -> list[Drift]:
-    """Everything that drifted, hooks first.
+    """Everything that drifted, found by reading all of it.
 
     Args:
         tree: source of the SGLang to judge.

@@ -1,4 +1,4 @@
-"""The releases that were tested, and the fingerprints of their bodies.
+"""The releases that were tested, the fingerprints of their bodies, and their files.
 
 ``known_bodies.json`` is written by ``tools/known_bodies.py`` after a person has read
 what changed; nothing else states which releases were looked at.
@@ -21,10 +21,12 @@ class Known(NamedTuple):
     Attributes:
         releases: tested releases, oldest first.
         bodies: per target, fingerprint to the releases that have it.
+        files: per module that a verdict reads, digest to the releases that have it.
     """
 
     releases: tuple[Version, ...]
     bodies: Mapping[str, Mapping[str, tuple[str, ...]]]
+    files: Mapping[str, Mapping[str, tuple[str, ...]]]
 
     def is_tested(self, release: Version) -> bool:
         """Whether this very release was looked at; a local build counts as its own."""
@@ -34,6 +36,15 @@ class Known(NamedTuple):
         """Releases whose body of ``target`` has this fingerprint, oldest first."""
         return self.bodies.get(target, {}).get(fingerprint, ())
 
+    def modules_of(self, release: Version) -> dict[str, str]:
+        """Modules that a verdict on a tested release reads, and their digests."""
+        return {
+            module: digest
+            for module, digests in self.files.items()
+            for digest, releases in digests.items()
+            if release.public in releases
+        }
+
 
 @lru_cache(maxsize=1)
 def known() -> Known:
@@ -41,8 +52,15 @@ def known() -> Known:
     content = json.loads(files(__package__).joinpath(FILE).read_text("utf-8"))
     return Known(
         tuple(map(Version, content["releases"].split())),
-        {
-            target: {digest: tuple(same.split()) for digest, same in prints.items()}
-            for target, prints in content["bodies"].items()
-        },
+        _split(content["bodies"]),
+        _split(content["files"]),
     )
+
+
+def _split(
+    lines: Mapping[str, Mapping[str, str]],
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    return {
+        name: {digest: tuple(same.split()) for digest, same in digests.items()}
+        for name, digests in lines.items()
+    }

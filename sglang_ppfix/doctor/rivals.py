@@ -5,7 +5,7 @@ Their code is not run. What they decide at run time is seen at start-up only
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +37,7 @@ class Claim(NamedTuple):
 
 def rivals(surroundings: Surroundings) -> Iterator[Check]:
     """Every other package with a plugin that would be loaded, and what it claims."""
-    names = _names(surroundings)
+    names = _Names(surroundings)
     packages: dict[str, list[str]] = {}
     for point in entry_points(group=PLUGINS_GROUP):
         owner = point.dist.name if point.dist is not None else point.module
@@ -70,20 +70,53 @@ def _check(plugin: str, claim: Claim) -> Check:
     return Check("other_plugins", State.OK, text, None, claim.target)
 
 
-def _names(surroundings: Surroundings) -> dict[str, str]:
-    """Every dotted path that means one of our targets, to that target."""
-    names: dict[str, str] = {}
-    tree = surroundings.tree
-    for hook in hooks_of(surroundings.release):
-        owner, method = hook.qualname.rsplit(".", 1)
-        names[hook.target] = hook.target
-        names.setdefault(f"{hook.module}.{owner}", hook.target)
-        found = tree.find(hook.module, hook.qualname) if tree else None
-        if tree is not None and found is not None and found.module != hook.module:
-            for module, node in tree.lineage(hook.module, owner):
-                if module == found.module:
-                    names[f"{module}.{node.name}.{method}"] = hook.target
-    return names
+class _Names:
+    """Which of our targets a name in another plugin's source means."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._tree = surroundings.tree
+        self._hooks = hooks_of(surroundings.release)
+        self._targets = {hook.target: hook.target for hook in self._hooks}
+        for hook in self._hooks:
+            owner = hook.target.rpartition(".")[0]
+            self._targets.setdefault(owner, hook.target)
+
+    @property
+    def words(self) -> set[str]:
+        """A file that means one of the targets holds at least one of these."""
+        words = {"REPLACE"}
+        for hook in self._hooks:
+            method = hook.qualname.rpartition(".")[2]
+            words.add(hook.qualname if method == "__init__" else method)
+        return words
+
+    def target(self, path: str) -> str | None:
+        """Our target behind the dotted path of a method, its mixin's, or its class."""
+        if path in self._targets:
+            return self._targets[path]
+        owner, _, method = path.rpartition(".")
+        return self._of_a_base(method, lambda module, name: f"{module}.{name}" == owner)
+
+    def target_of_tail(self, tail: str) -> str | None:
+        """Our target behind ``Class.method``, whatever the class was imported from."""
+        for hook in self._hooks:
+            if hook.qualname == tail:
+                return hook.target
+        owner, _, method = tail.rpartition(".")
+        return self._of_a_base(method, lambda _module, name: name == owner)
+
+    def _of_a_base(
+        self, method: str, is_owner: Callable[[str, str], bool]
+    ) -> str | None:
+        # Only for names that end in a method of ours: this parses the bases.
+        for hook in self._hooks:
+            if self._tree is None or hook.qualname.rpartition(".")[2] != method:
+                continue
+            owner = hook.qualname.rpartition(".")[0]
+            for module, node in self._tree.lineage(hook.module, owner):
+                if is_owner(module, node.name):
+                    return hook.target
+        return None
 
 
 def _sources(package: str) -> Iterator[Path]:
@@ -97,11 +130,11 @@ def _sources(package: str) -> Iterator[Path]:
         yield Path(spec.origin)
 
 
-def _claims(path: Path, names: dict[str, str]) -> Iterator[Claim]:
+def _claims(path: Path, names: _Names) -> Iterator[Claim]:
     try:
         text = path.read_text("utf-8")
         # Most files name none of the methods, and parsing is what takes the time.
-        if "sglang" not in text or not any(word in text for word in _words(names)):
+        if "sglang" not in text or not any(word in text for word in names.words):
             return
         tree = ast.parse(text)
     except (OSError, SyntaxError, ValueError):
@@ -113,34 +146,25 @@ def _claims(path: Path, names: dict[str, str]) -> Iterator[Claim]:
             arguments = (*node.args, *(keyword.value for keyword in node.keywords))
             for child in arguments:
                 named = strings.value(child)
-                if named in names:
+                target = names.target(named) if named.startswith("sglang.") else None
+                if target is not None:
                     in_calls.add(id(child))
                     how = _hook_type(arguments)
-                    yield Claim(names[named], how, named, f"{path}:{child.lineno}")
+                    yield Claim(target, how, named, f"{path}:{child.lineno}")
             tail = _set_by_call(node)
         elif isinstance(node, ast.Assign):
             tail = next(filter(None, map(_set_by_name, node.targets)), None)
         else:
             continue
-        for name, target in names.items():
-            if tail is not None and name.endswith(f".{tail}"):
-                yield Claim(target, "assignment", name, f"{path}:{node.lineno}")
-                break
+        target = names.target_of_tail(tail) if tail else None
+        if tail and target is not None:
+            yield Claim(target, "assignment", tail, f"{path}:{node.lineno}")
     # A method's whole name elsewhere, as in a table that a loop registers.
     for node in ast.walk(tree):
         if isinstance(node, ast.expr) and id(node) not in in_calls:
             named = strings.value(node)
-            if names.get(named) == named:
+            if named.startswith("sglang.") and names.target(named) == named:
                 yield Claim(named, "mentioned", named, f"{path}:{node.lineno}")
-
-
-def _words(names: dict[str, str]) -> set[str]:
-    """Words of which a file that claims one of ``names`` holds at least one."""
-    words = {"REPLACE"}
-    for name in names.values():
-        owner, method = name.split(".")[-2:]
-        words.add(f"{owner}.{method}" if method == "__init__" else method)
-    return words
 
 
 class _Strings:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from sglang_ppfix.compat.contract import BODIES
-from sglang_ppfix.compat.drift import Drift, drifts
+from sglang_ppfix.compat.drift import Drift, drifts, is_untouched
 from sglang_ppfix.compat.known import known
 from sglang_ppfix.compat.release import (
     FIRST_WITH_PLUGINS,
@@ -51,9 +51,10 @@ def release(surroundings: Surroundings) -> Iterator[Check]:
 
 def upstream(surroundings: Surroundings) -> Iterator[Check]:
     """Whether SGLang's own source holds the change already."""
-    if surroundings.tree is None:
+    tree, found = surroundings.tree, surroundings.release
+    if tree is None or is_untouched(tree, hooks_of(found), found):
         return
-    for finding in fixed_upstream(surroundings.tree):
+    for finding in fixed_upstream(tree):
         yield Check("upstream", State.FAIL, finding, "unset SGLANG_PPFIX")
 
 

@@ -48,7 +48,7 @@ def tree(release):
     return tree_of(release)
 
 
-class _Recording(SourceTree):
+class Recording(SourceTree):
     """Notes which modules are read."""
 
     def __init__(self, folder):
@@ -65,13 +65,13 @@ class _Recording(SourceTree):
 @pytest.fixture(scope="session")
 def sources():
     """The files of the newest release that a verdict needs: module to text."""
-    from sglang_ppfix.compat.drift import drifts
+    from sglang_ppfix.compat.drift import search
     from sglang_ppfix.doctor.targets import hooks_of
 
     try:
         wheel = wheels.fetch(NEWEST)
     except wheels.Offline as error:
         pytest.skip(str(error))
-    recording = _Recording(zipfile.Path(wheel, "sglang/"))
-    assert drifts(recording, hooks_of(NEWEST), NEWEST) == []
+    recording = Recording(zipfile.Path(wheel, "sglang/"))
+    assert search(recording, hooks_of(NEWEST), NEWEST) == []
     return dict(recording.read)

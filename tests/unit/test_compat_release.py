@@ -37,10 +37,19 @@ def test_local_builds_are_their_release():
 
 def test_a_body_of_another_release_is_not_known():
     """Catches a lookup that forgets for which releases a fingerprint holds."""
-    made = Known((Version("1"),), {"a.b": {"f": ("1",)}})
+    made = Known((Version("1"),), {"a.b": {"f": ("1",)}}, {})
     assert made.releases_with("a.b", "f") == ("1",)
     assert made.releases_with("a.b", "g") == ()
     assert made.releases_with("a.c", "f") == ()
+
+
+def test_modules_of_a_release():
+    """Catches files of all releases taken for those of one."""
+    files = {"m": {"x": ("1", "2")}, "n": {"y": ("2",), "z": ("3",)}}
+    made = Known((), {}, files)
+    assert made.modules_of(Version("1")) == {"m": "x"}
+    assert made.modules_of(Version("2+local")) == {"m": "x", "n": "y"}
+    assert made.modules_of(Version("4")) == {}
 
 
 def test_hooks_that_came_later():
