@@ -159,5 +159,5 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
     return Settings(**values)  # type: ignore[arg-type]
 
 
-# Read elsewhere: the lab's plugin is a separate one.
-OTHER_VARIABLES = frozenset({f"{PREFIX}_LAB"})
+# Read elsewhere: by the lab's own plugin, and by dev.py and the tests.
+OTHER_VARIABLES = frozenset({f"{PREFIX}_LAB", f"{PREFIX}_CACHE"})

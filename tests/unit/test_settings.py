@@ -30,6 +30,8 @@ def test_all_settings(tmp_path):
             "SGLANG_PPFIX_DECISION_LOG": str(tmp_path),
             "SGLANG_PPFIX_ALLOW_UNTESTED": "1",
             "UNRELATED": "x",
+            "SGLANG_PPFIX_LAB": "1",
+            "SGLANG_PPFIX_CACHE": "/somewhere",
         }
     )
     assert settings == Settings(
