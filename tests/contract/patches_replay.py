@@ -53,6 +53,8 @@ class Load:
         self.lpm = draw.random() < 0.2
         # Small enough that decodes run out of it, large enough for any one request.
         self.kv_tokens = draw.choice((150, 250, 4000))
+        # How much of max_new_tokens a request is expected to use, at first.
+        self.ratio = draw.choice((0.1, 0.7))
         self.count = draw.randint(1, 24)
         self.iterations = 900
         self.arrivals = {}
@@ -121,6 +123,7 @@ def _loop(load, server_args):
         chunked_prefill_size=load.chunk,
     )
     loop.tree_cache.disable = sys.argv[4] == "off"
+    loop.new_token_ratio_tracker.current = load.ratio
     loop.is_mixed_chunk = load.mixed
     loop.enable_priority_scheduling = load.priority
     loop.enable_priority_preemption = load.preemption
