@@ -28,14 +28,26 @@ DEMO = [
     *("--json", "out/demo.json", "--plot", "out/demo.png"),
     *("--trace", "out/demo.trace.json"),
 ]
-# In this order: what fails fast comes first.
+LAB = ("filling", "filling_switch", "chunks", "limits", "off")
+# In this order: what fails fast comes first. CI runs those of DEFAULT.
 GROUPS = {
     "lint": [["-m", "ruff", "check", "."], ["-m", "ruff", "format", "--check", "."]],
     "type": [["-m", "mypy"]],
     "unit": [["-m", "pytest", "-n", "2", "tests/unit"]],
-    "contract": [["-m", "pytest", "-n", "2", "tests/contract", "-m", "not releases"]],
-    "lab": [["-m", "pytest", "tests/lab"]],
+    "contract": [
+        [
+            *("-m", "pytest", "-n", "2", "-m", "not releases"),
+            *("tests/contract", "--ignore-glob=*test_patches*"),
+        ]
+    ],
+    "lab": [
+        ["-m", "pytest", *(f"tests/lab/test_plugin_{name}.py" for name in LAB)],
+    ],
+    # Longer: the diffs on every release, and all behaviour on real SGLang.
+    "patches": [["-m", "pytest", "tests/contract", "-k", "patches"]],
+    "lab-all": [["-m", "pytest", "tests/lab"]],
 }
+DEFAULT = ("lint", "type", "unit", "contract", "lab")
 
 
 def main() -> int:
@@ -61,7 +73,7 @@ def main() -> int:
     if args.command == "demo":
         (ROOT / "out").mkdir(exist_ok=True)
         return run(["-m", "sglang_ppfix", *DEMO, *args.options])
-    return run_groups(args.groups or list(GROUPS))
+    return run_groups(args.groups or list(DEFAULT))
 
 
 def run_groups(groups: list[str]) -> int:

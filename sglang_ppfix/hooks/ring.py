@@ -149,7 +149,11 @@ class Ring:
         self.turn = Turn(self.slot, batch, self.scheduler.chunked_req)
         waits = batch.batch_is_full and bool(self.scheduler.waiting_queue)
         # Without a free row there is nothing to open the slot for.
-        if waits and self.balances and self.scheduler.req_to_token_pool.available_size():
+        if (
+            waits
+            and self.balances
+            and self.scheduler.req_to_token_pool.available_size()
+        ):
             self._retry_latch(self.turn)
         return self.turn
 
