@@ -1,6 +1,8 @@
 """Replay random loads in SGLang's real event loop; print what it did, as JSON.
 
-    python patches_replay.py UPSTREAM_TEST FIRST_SEED LAST_SEED RADIX
+    python patches_replay.py UPSTREAM_TEST FIRST_SEED LAST_SEED
+
+Every load twice, with and without the radix cache.
 
 Runs under the tree that is first on the path, with the plugin if ``SGLANG_PPFIX``
 asks for it. The loop is the one of the upstream test: real admission, KV accounting
@@ -87,7 +89,7 @@ class Load:
         return request
 
 
-def replay(seed):
+def replay(seed, radix):
     """What the loop did with the load of a seed."""
     load = Load(seed)
     config = get_context().override_server_args(
@@ -99,6 +101,7 @@ def replay(seed):
     server_args = config.install()
     try:
         loop = _loop(load, server_args)
+        loop.tree_cache.disable = not radix
         loop.run(iterations=load.iterations)
     finally:
         config.restore()
@@ -122,7 +125,6 @@ def _loop(load, server_args):
         kv_tokens=load.kv_tokens,
         chunked_prefill_size=load.chunk,
     )
-    loop.tree_cache.disable = sys.argv[4] == "off"
     loop.new_token_ratio_tracker.current = load.ratio
     loop.is_mixed_chunk = load.mixed
     loop.enable_priority_scheduling = load.priority
@@ -159,5 +161,11 @@ def _loop(load, server_args):
 
 
 if __name__ == "__main__":
-    results = {seed: replay(seed) for seed in range(int(sys.argv[2]), int(sys.argv[3]))}
-    json.dump(results, sys.stdout)
+    seeds = range(int(sys.argv[2]), int(sys.argv[3]))
+    json.dump(
+        {
+            "radix cache": [replay(seed, radix=True) for seed in seeds],
+            "no radix cache": [replay(seed, radix=False) for seed in seeds],
+        },
+        sys.stdout,
+    )
