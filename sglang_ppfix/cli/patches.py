@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     except PatchSetError as error:
         raise UserError(str(error)) from error
     except OSError as error:
-        raise UserError(f"{error.filename}: {error.strerror}") from error
+        raise UserError(str(error)) from error
 
 
 def _action(

@@ -18,13 +18,23 @@ class Figures(NamedTuple):
 
     Attributes:
         speed: one text with a table per result.
-        compared: comparisons of outputs, with and without.
-        identical: of these, where every output was the same.
+        ratios: all throughput ratios, after over before.
+        compared: requests whose outputs were compared, with and without.
+        identical: of these, how many put out the same.
     """
 
     speed: list[str]
+    ratios: list[float]
     compared: int
     identical: int
+
+
+class _Result(NamedTuple):
+    """One result: its text, its ratios, and (compared, identical) requests."""
+
+    text: str
+    ratios: list[float]
+    outputs: list[tuple[int, int]]
 
 
 def read_figures(folder: Path) -> Figures:
@@ -33,23 +43,22 @@ def read_figures(folder: Path) -> Figures:
     Raises:
         PatchSetError: a file is not JSON, or lacks what its kind has.
     """
-    speed: list[str] = []
-    compared = identical = 0
+    results: list[_Result] = []
     for path in sorted(folder.glob("*.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if _is_lab(content):
-                text, same = _lab(content)
+                results.append(_lab(content))
             elif _is_one_gpu(content):
-                text, same = _one_gpu(content)
-            else:
-                continue
+                results.append(_one_gpu(content))
         except (ValueError, KeyError, TypeError) as error:
             raise PatchSetError(f"{path} is not a result: {error!r}") from error
-        speed.append(text)
-        compared += len(same)
-        identical += sum(same)
-    return Figures([_NOTE, *speed] if speed else [], compared, identical)
+    return Figures(
+        [_NOTE, *(result.text for result in results)] if results else [],
+        [ratio for result in results for ratio in result.ratios],
+        sum(compared for result in results for compared, _ in result.outputs),
+        sum(identical for result in results for _, identical in result.outputs),
+    )
 
 
 def _is_lab(content: Any) -> bool:
@@ -60,7 +69,7 @@ def _is_one_gpu(content: Any) -> bool:
     return isinstance(content, dict) and {"case", "loads", "placement"} <= set(content)
 
 
-def _lab(content: dict[str, Any]) -> tuple[str, list[bool]]:
+def _lab(content: dict[str, Any]) -> _Result:
     server = content["configuration"]
     machine = content["machine"]
     head = (
@@ -85,26 +94,33 @@ def _lab(content: dict[str, Any]) -> tuple[str, list[bool]]:
         for row in content["rows"]
         if row["ratio"] is not None
     ]
-    same = [row["outputs_identical"] for row in content["rows"] if row["ratio"]]
+    told = [row for row in content["rows"] if row["ratio"] is not None]
+    # A row says only whether all of its outputs are identical.
+    same = [
+        (row["clients"], row["clients"] if row["outputs_identical"] else 0)
+        for row in told
+    ]
     columns = ("clients", "before, tok/s", "after, tok/s", "ratio", "outputs identical")
-    return f"{head}\n\n{_table(columns, rows)}", same
+    text = f"{head}\n\n{_table(columns, rows)}"
+    return _Result(text, [row["ratio"] for row in told], same)
 
 
 def _profile(profile: dict[str, Any]) -> str:
     return str(profile.get("name") or profile)
 
 
-def _one_gpu(content: dict[str, Any]) -> tuple[str, list[bool]]:
+def _one_gpu(content: dict[str, Any]) -> _Result:
     machine = content["machine"]
     says = content["shape"]["says"] if content["shape"] else content["case"]
     head = f"{says}; {content['placement']}; SGLang {machine.get('sglang', '?')}."
-    rows = []
+    rows, ratios = [], []
     for load in content["loads"]:
         stock, even = load["arms"].get("stock"), load["arms"].get("balanced")
         if stock is None or even is None or "over_stock" not in even:
             continue
         pairs = even["over_stock"]
         interval = pairs["ci95"]
+        ratios.append(pairs["ratio"])
         rows.append(
             (
                 load["load"],
@@ -115,12 +131,16 @@ def _one_gpu(content: dict[str, Any]) -> tuple[str, list[bool]]:
                 "-" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}",
             )
         )
-    same = [r["identical"] for r in content["greedy"] if r["arm"] == "balanced"]
+    same = [
+        (run["clients"], run["identical"])
+        for run in content["greedy"]
+        if run["arm"] == "balanced"
+    ]
     columns = (
         *("load", "clients", "before, tok/s", "after, tok/s"),
         *("ratio of pairs in one server", "95 %"),
     )
-    return f"{head}\n\n{_table(columns, rows)}", same
+    return _Result(f"{head}\n\n{_table(columns, rows)}", ratios, same)
 
 
 def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

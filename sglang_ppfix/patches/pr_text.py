@@ -33,7 +33,7 @@ def pr_text(
         modifications="\n".join(_modification(mail) for mail in mails),
         accuracy=_accuracy(figures),
         benchmarked="x" if figures.speed else " ",
-        speed="\n\n".join(figures.speed) or "(no results yet: see benchmarks/)",
+        speed=_speed(figures),
     )
 
 
@@ -45,6 +45,20 @@ def _accuracy(figures: Figures) -> str:
     if not figures.compared:
         return "(no results yet: see benchmarks/)"
     return (
-        f"In the runs below outputs were compared request by request: "
-        f"{figures.identical} of {figures.compared} comparisons identical."
+        "In the runs below outputs at temperature 0 were compared request by request: "
+        f"{figures.identical} of {figures.compared} identical. Sums on a GPU depend on "
+        "the batch size, so tokens flip where two logits are close, as they do with "
+        "any change of batching."
     )
+
+
+def _speed(figures: Figures) -> str:
+    if not figures.speed:
+        return "(no results yet: see benchmarks/)"
+    note, *tables = figures.speed
+    span = (
+        f"The ratios run from {min(figures.ratios):.2f} to {max(figures.ratios):.2f}: "
+        "which one a server gets depends on how steep its stage time is in the batch "
+        "size, and on whether the CPU keeps up with more micro-batches in a lap."
+    )
+    return "\n\n".join([f"{note} {span}", *tables])

@@ -1,8 +1,12 @@
 """Mails, tests and PR text. Each test names the wrong change that it catches."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from packaging.version import Version
@@ -10,6 +14,7 @@ from patches_site import NEWEST, small_package
 
 pytest.importorskip("unidiff")
 
+import sglang_ppfix
 from sglang_ppfix.cli import main
 from sglang_ppfix.patches import PatchSetError, folder
 from sglang_ppfix.patches.export import export
@@ -17,6 +22,8 @@ from sglang_ppfix.patches.folder import releases, series
 from sglang_ppfix.patches.mail import FIELDS, read_mail
 from sglang_ppfix.patches.pr_text import pr_text
 from sglang_ppfix.patches.trial import upstream_tests
+
+SOURCE = Path(sglang_ppfix.__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +151,7 @@ def one_gpu_result():
         "placement": "4 stages on one H200",
         "machine": {"sglang": "0.5.17"},
         "loads": [{"load": "burst", "clients": 8, "arms": arms}],
-        "greedy": [{"clients": 8, "arm": "balanced", "identical": True}],
+        "greedy": [{"clients": 8, "arm": "balanced", "identical": 7}],
     }
 
 
@@ -157,7 +164,8 @@ def test_pr_text_is_filled_from_results(tmp_path):
     assert "| 8 | 20.0 | 38.0 | 1.89 | yes |" in text
     assert "Emulated stage time on CPU" in text
     assert "| burst | 8 | 201.5 | 280.3 | 1.39 | 1.31 to 1.47 |" in text
-    assert "2 of 3 comparisons identical" in text
+    assert "15 of 32 identical" in text
+    assert "ratios run from 1.39 to 1.89" in text
     for section in ("Motivation", "Modifications", "Accuracy Tests", "Checklist"):
         assert f"\n## {section}\n" in text
     assert "$MODEL" in text
@@ -214,3 +222,34 @@ def test_without_patches(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(folder, "__file__", str(tmp_path / "a" / "b" / "folder.py"))
     assert main(["patches", "list"]) == 2
     assert "carries no patches" in capsys.readouterr().err
+
+
+def test_an_installed_wheel_carries_them(tmp_path):
+    """Catches a lookup that works in a checkout only: a wheel has them as _patches,
+    and has neither tests nor results."""
+    package = tmp_path / "site" / "sglang_ppfix"
+    shutil.copytree(
+        SOURCE, package, ignore=shutil.ignore_patterns("__pycache__", "_patches")
+    )
+    shutil.copytree(SOURCE.parent / "patches", package / "_patches")
+    code = "import sys; from sglang_ppfix.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", code, "patches", "export"),
+            *("--out", str(tmp_path / "out")),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(package.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    names = [path.name for path in sorted((tmp_path / "out").iterdir())]
+    assert names == [
+        "0001-derive-cap.patch",
+        "0002-balanced-filling.patch",
+        "0003-memory-all-slots.patch",
+        "0004-true-totals.patch",
+        "PR.md",
+    ]
