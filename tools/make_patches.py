@@ -14,6 +14,7 @@ A commit message is a subject, an empty line and the DEP-3 fields. To change a d
 """
 
 import argparse
+import filecmp
 import os
 import re
 import subprocess
@@ -93,9 +94,22 @@ def save(release: Version, folder: Path) -> None:
             *(folder, "format-patch", "-1", "--stdout", commit),
             *("--zero-commit", "--no-signature", "--full-index", "-N", "--no-renames"),
         )
-        (out / f"{name}.patch").write_text(_normalised(text), encoding="utf-8")
-        names.append(f"{name}.patch\n")
+        mail = out / f"{name}.patch"
+        mail.write_text(_normalised(text), encoding="utf-8")
+        same = _same_in_newer(release, mail)
+        if same is not None:
+            mail.unlink()
+        names.append(f"{same or mail.name}\n")
     (out / ORDER).write_text("".join(names), encoding="utf-8")
+
+
+def _same_in_newer(release: Version, mail: Path) -> str | None:
+    """Path, as a series has it, to the same mail of a newer release."""
+    for newer in releases():
+        other = root() / f"{PREFIX}{newer}" / mail.name
+        if newer > release and other.is_file() and filecmp.cmp(other, mail, False):
+            return f"../{other.parent.name}/{other.name}"
+    return None
 
 
 def refresh(release: Version) -> None:
@@ -136,9 +150,12 @@ def _commit_base(folder: Path, release: Version) -> None:
 
 def _unpack(release: Version, folder: Path) -> None:
     with zipfile.ZipFile(fetch(release)) as wheel:
-        for name in wheel.namelist():
+        for info in wheel.infolist():
+            name = info.filename
             if name.startswith("sglang/srt/") and name.endswith(".py"):
-                wheel.extract(name, folder)
+                # The mode is part of a diff.
+                mode = info.external_attr >> 16
+                Path(wheel.extract(info, folder)).chmod(mode & 0o777 or 0o644)
 
 
 def _normalised(text: str) -> str:
