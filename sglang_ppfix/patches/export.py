@@ -37,7 +37,7 @@ def export(release: Version, out: Path) -> list[Path]:
         raise PatchSetError(f"{out} exists and is not an empty folder")
     mails = series(release)
     texts = [(mail.path.stem, in_checkout(mail.text)) for mail in mails]
-    tests = upstream_tests()
+    tests = upstream_tests(release)
     if tests is not None:
         texts.append(("tests", _tests_mail(tests, mails[-1])))
     out.mkdir(parents=True, exist_ok=True)

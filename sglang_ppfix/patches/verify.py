@@ -48,9 +48,9 @@ def verify(release: Version, test: bool = True) -> Verdict:
 
 
 def _test(release: Version) -> str:
-    folder = upstream_tests()
+    folder = upstream_tests(release)
     if folder is None:
-        return "none in an installed wheel"
+        return "none for this release here"
     package = _installed(release)
     if package is None:
         return "this interpreter has another release"
