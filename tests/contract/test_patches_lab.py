@@ -31,7 +31,15 @@ from sglang_ppfix.patches.package import Package, installed
 pytestmark = [pytest.mark.lab, pytest.mark.releases]
 
 STAGES, DEPTH, CHUNK = 2, 2, 32
-RELEASES = ("0.5.11", "0.5.13.post1", "0.5.15.post1", "0.5.17", "0.5.19", "0.5.23")
+RELEASES = (
+    "0.5.11",
+    "0.5.13.post1",
+    "0.5.15.post1",
+    "0.5.17",
+    "0.5.19",
+    "0.5.21",
+    "0.5.23",
+)
 
 
 @pytest.fixture(scope="module", params=RELEASES)
