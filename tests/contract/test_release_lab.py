@@ -62,8 +62,10 @@ class Run:
             "python": platform.python_version(),
             "torch": importlib.metadata.version("torch"),
             **self.shown,
-            "retractions": log.count("Retract requests."),
-            "requeued": log.count("goes back to the queue instead of being aborted"),
+            # Every rank logs them.
+            "retractions": log.count("Retract requests.") // STAGES,
+            "requeued": log.count("back to the queue instead of being aborted")
+            // STAGES,
         }
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.release}.json"
