@@ -198,7 +198,7 @@ def _lab_load(workload: Workload) -> Any:
             arrive += rng.expovariate(workload.rate)
         requests.append(
             PlannedRequest(
-                f"{workload.name}-{number}",
+                f"{workload.name}-{number:03}",
                 prompt,
                 rng.randint(*workload.output),
                 arrive_s=arrive,
