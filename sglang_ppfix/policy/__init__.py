@@ -4,27 +4,20 @@ The hooks, the simulator and the generator of the diffs all import this package,
 so the rule exists once.
 """
 
-from .choosing import (
-    Choice,
-    StageTime,
-    choose_slots,
-    fit_stage_time,
-    host_bound,
-    predict_lap,
-)
+from .choosing import least_lap, least_time
 from .filling import TurnPlan, plan_turn, token_share
+from .search import Move, SlotSearch, View
 from .sizing import derive_cap, stock_cap, target_slots
 
 __all__ = [
-    "Choice",
-    "StageTime",
+    "Move",
+    "SlotSearch",
     "TurnPlan",
-    "choose_slots",
+    "View",
     "derive_cap",
-    "fit_stage_time",
-    "host_bound",
+    "least_lap",
+    "least_time",
     "plan_turn",
-    "predict_lap",
     "stock_cap",
     "target_slots",
     "token_share",

@@ -1,0 +1,109 @@
+"""How long laps took, by what the slots held. Pure."""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import NamedTuple
+
+#: Laps whose mean makes one value: neighbours have their noise in common.
+BLOCK = 8
+#: Values that are kept of each key, the newest ones.
+KEPT = 24
+#: Loads that differ by less than this factor are compared.
+SIMILAR = 1.5
+#: Standard error of the median of normal values, times the root of their number, in
+#: median absolute deviations.
+_ERROR_OF_MEDIAN = 1.2533 * 1.4826
+#: A handful of values may lie together by chance.
+_LEAST_ERROR = 0.002
+
+
+class Difference(NamedTuple):
+    """One number of slots against another, at the same number of requests.
+
+    Attributes:
+        log_ratio: logarithm of their laps' ratio; below 0 where the first is faster.
+        error: standard error of it.
+        blocks: values behind it, of that which has fewer.
+    """
+
+    log_ratio: float
+    error: float
+    blocks: int
+
+
+@dataclass
+class _Times:
+    blocks: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    running: list[float] = field(default_factory=list)
+
+
+class Speeds:
+    """Lap times by requests in flight and slots that hold them."""
+
+    def __init__(self) -> None:
+        self._times: dict[tuple[int, int], _Times] = {}
+
+    def add(self, sizes: Sequence[int], seconds: float) -> None:
+        """Count a lap of decodes.
+
+        Args:
+            sizes: requests per slot. A lap that is far from even says nothing about
+                the number of slots, and is not counted.
+            seconds: its wall time.
+        """
+        live, filled = sum(sizes), sum(size > 0 for size in sizes)
+        if not live or max(sizes) > -(-live // filled) + 1:
+            return
+        times = self._times.setdefault((live, filled), _Times())
+        times.running.append(math.log(seconds))
+        if len(times.running) == BLOCK:
+            times.blocks.append(fmean(times.running))
+            times.running.clear()
+
+    def forget(self, filled: int | None = None) -> None:
+        """Forget laps with that many slots filled, or all."""
+        if filled is None:
+            self._times.clear()
+        for key in [key for key in self._times if key[1] == filled]:
+            del self._times[key]
+
+    def lap(self, demand: int, filled: int, least_blocks: int) -> tuple[int, float]:
+        """(requests in flight, seconds of a lap) that is known best near ``demand``;
+        ``(0, 0.0)`` while none has ``least_blocks`` blocks."""
+        found = {
+            live: times.blocks
+            for (live, slots), times in self._times.items()
+            if slots == filled and _similar(live, demand)
+        }
+        live = max(found, key=lambda key: len(found[key]), default=0)
+        if not live or len(found[live]) < least_blocks:
+            return 0, 0.0
+        return live, math.exp(median(found[live]))
+
+    def compare(self, demand: int, one: int, other: int) -> Difference | None:
+        """``one`` filled slots against ``other``, at a load near ``demand``; None
+        while no number of requests was seen with both."""
+        known = []
+        for (live, filled), times in self._times.items():
+            base = self._times.get((live, other))
+            if filled != one or not _similar(live, demand) or base is None:
+                continue
+            blocks = min(len(times.blocks), len(base.blocks))
+            if blocks:
+                error = math.hypot(_error(times.blocks), _error(base.blocks))
+                ratio = median(times.blocks) - median(base.blocks)
+                known.append(Difference(ratio, error, blocks))
+        return max(known, key=lambda difference: difference.blocks, default=None)
+
+
+def _similar(live: int, demand: int) -> bool:
+    return 1 / SIMILAR < live / demand < SIMILAR
+
+
+def _error(blocks: Sequence[float]) -> float:
+    middle = median(blocks)
+    deviation = median(abs(block - middle) for block in blocks)
+    return max(_ERROR_OF_MEDIAN * deviation / math.sqrt(len(blocks)), _LEAST_ERROR)
