@@ -1,5 +1,6 @@
 """Decide whether the plugin works here, and hook SGLang when its scheduler loads."""
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from .compat.release import installed_release, is_supported, supported_range
 from .compat.source import SourceError, SourceTree
 from .compat.upstream import fixed_upstream
 from .hooks.table import TRIGGER, hooks
+from .plugin import refuse
 from .settings import Mode, SettingError, Settings, read, variable
 
 
@@ -33,7 +35,7 @@ def activate() -> None:
         return
     reason = _unsupported(settings)
     if reason is not None:
-        _refuse(settings, reason)
+        refuse(settings.mode.value, reason)
         return
     wrapt.register_post_import_hook(_Installer(settings), TRIGGER)
 
@@ -55,6 +57,10 @@ class _Installer:
                 patching.verify(self.hooks)
         except (patching.PatchError, SourceError) as error:
             problems = [str(error)]
+        except Exception as error:  # noqa: BLE001
+            # In a scheduler process this runs inside load_plugins(), which would
+            # swallow it and leave half of the hooks where they are.
+            problems = [" ".join(f"{type(error).__name__}: {error}".split())]
         if problems:
             self._give_up(problems)
             return
@@ -99,9 +105,15 @@ class _Installer:
 
     def _give_up(self, problems: list[str]) -> None:
         self.refused = True
-        patching.undo(self.hooks)
+        for hook in self.hooks:
+            # One that is missing carries no hook, and must not keep the others.
+            with contextlib.suppress(patching.PatchError):
+                patching.undo([hook])
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        _refuse(self.settings, f"{problems[0]}{more}; run: sglang-ppfix doctor")
+        refuse(
+            self.settings.mode.value,
+            f"{problems[0]}{more}; run: sglang-ppfix doctor",
+        )
 
 
 def _unsupported(settings: Settings) -> str | None:
@@ -116,15 +128,4 @@ def _unsupported(settings: Settings) -> str | None:
     return (
         f"sglang {release} is outside the tested range {supported_range()}; "
         f"{variable('allow_untested')}=1 tries it all the same"
-    )
-
-
-def _refuse(settings: Settings, reason: str) -> None:
-    line = f"sglang-ppfix {__version__}: {reason}"
-    if settings.mode is Mode.AUTO:
-        print(f"{line}; SGLang runs unchanged", file=sys.stderr, flush=True)
-        return
-    raise SystemExit(
-        f"{line}; the server ends because SGLANG_PPFIX="
-        f"{settings.mode.value} (auto would run SGLang unchanged)"
     )
