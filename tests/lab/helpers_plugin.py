@@ -8,7 +8,8 @@ import itertools
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ STOCK, OBSERVE, BALANCED = 0, 1, 2
 _BAD_LINES = re.compile(r"Traceback|leak|Scheduler hit an exception", re.I)
 
 _loads = itertools.count()
+_threads = ThreadPoolExecutor(8)
 
 
 def plugin_config(
@@ -94,6 +96,10 @@ class PluginServer:
         """Send a load and wait for its answers."""
         return run_load(self.server.url, load, timeout_s=400)
 
+    def start(self, load: Load) -> "Future[list[RequestResult]]":
+        """Send a load from a thread of its own."""
+        return _threads.submit(self.send, load)
+
     def run(self, load: Load) -> list[RequestResult]:
         """Run a load alone; the server is idle and clean afterwards."""
         self.begin()
@@ -128,6 +134,14 @@ class PluginServer:
     def forwards(self, rank: int = 0) -> list[Forward]:
         """What a stage's device did since the last :meth:`begin`."""
         return read_traces(self.server.trace_dir, self._begin)[rank]
+
+    def wait_for(self, wanted: Callable[[list[Forward]], bool]) -> None:
+        """Wait until the first stage's device has done what ``wanted`` looks for."""
+        deadline = time.monotonic() + 120
+        while not wanted(self.forwards()):
+            self.server.check_alive()
+            assert time.monotonic() < deadline, "never seen in the trace"
+            time.sleep(0.02)
 
     def log(self) -> str:
         """The server's log since the last :meth:`begin`."""
@@ -178,6 +192,11 @@ def steady_sizes(forwards: Sequence[Forward]) -> dict[int, int]:
     for forward in decodes[: min(ends.values()) + 1]:
         sizes[forward.slot] = max(sizes.get(forward.slot, 0), forward.requests)
     return sizes
+
+
+def rids(forwards: Sequence[Forward]) -> set[str]:
+    """Requests that were in these forwards."""
+    return {rid for forward in forwards for rid in forward.rids}
 
 
 def most_at_once(forwards: Sequence[Forward]) -> int:

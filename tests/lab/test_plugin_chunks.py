@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import replace
-from threading import Thread
 
 import pytest
 from helpers_plugin import (
@@ -10,6 +9,7 @@ from helpers_plugin import (
     STOCK,
     PluginServer,
     plugin_config,
+    rids,
     slot_sequence,
 )
 
@@ -59,23 +59,6 @@ def test_a_lone_long_prompt_is_never_slowed(plugin) -> None:
     assert sum(mode == "prefill" for _slot, mode, _tokens in balanced) == 11
 
 
-def run_in_background(plugin, load):
-    """Start a load; the thread's ``results`` hold what came of it."""
-    results = []
-    thread = Thread(target=lambda: results.extend(plugin.send(load)))
-    thread.start()
-    return thread, results
-
-
-def wait_for(plugin, wanted) -> None:
-    """Wait until the device trace shows what ``wanted`` looks for."""
-    deadline = time.monotonic() + 120
-    while not wanted(plugin.forwards()):
-        plugin.server.check_alive()
-        assert time.monotonic() < deadline, "never seen in the trace"
-        time.sleep(0.02)
-
-
 def abort_request(plugin, request: PlannedRequest) -> None:
     """Ask the server to abort."""
     plugin.server.post("/abort_request", {"rid": request.rid})
@@ -85,35 +68,34 @@ def test_abort_while_waiting_while_prefilling_and_while_decoding(plugin) -> None
     """A request that leaves in a way the plugin does not see stays in its counts: the
     next burst would find no place, or the idle check a leak."""
     running = plugin.load("closed", 6, "8", "150")
-    thread, results = run_in_background(plugin, running)
-    wait_for(plugin, lambda seen: len({r for f in seen for r in f.rids}) == 6)
+    results = plugin.start(running)
+    plugin.wait_for(lambda seen: len(rids(seen)) == 6)
 
     waiting = plugin.load("closed", 3, "8", "10")
-    queued, queued_results = run_in_background(plugin, waiting)
+    queued = plugin.start(waiting)
     deadline = time.monotonic() + 60
     while plugin.internal_state()["ppfix"]["queue_req"] < 3:
         assert time.monotonic() < deadline
     abort_request(plugin, waiting.requests[0])
     abort_request(plugin, running.requests[0])  # decoding
-    thread.join()
-    queued.join()
+    ends = results.result() + queued.result()
+    aborted = ends[0]
 
     long = plugin.load("closed", 1, "6000", "10")
-    prefilling, long_results = run_in_background(plugin, long)
+    prefilling = plugin.start(long)
     rid = long.requests[0].rid
-    wait_for(plugin, lambda seen: any(rid in f.rids for f in seen))
+    plugin.wait_for(lambda seen: rid in rids(seen))
     abort_request(plugin, long.requests[0])
-    prefilling.join()
+    ends += prefilling.result()
     plugin.settle()
 
     forwards = plugin.forwards()
-    assert not any(waiting.requests[0].rid in f.rids for f in forwards)
+    assert waiting.requests[0].rid not in rids(forwards)
     assert {f.mode for f in forwards if rid in f.rids} == {"prefill"}
-    ends = [result.finish for result in results + queued_results + long_results]
-    assert ends.count("abort") == 3
-    plugin.right(results + queued_results + long_results)
-    plugin.complete([r for r in results + queued_results if r.finish != "abort"])
-    assert 0 < len(results[0].output) < 150
+    assert [result.finish for result in ends].count("abort") == 3
+    assert 0 < len(aborted.output) < 150
+    plugin.right(ends)
+    plugin.complete([result for result in ends if result.finish != "abort"])
 
     # Every place is there again.
     after = plugin.run(plugin.load("burst", 6, "4", "20"))
@@ -150,22 +132,18 @@ def test_two_waiting_for_one_slot_are_prefilled_in_one_forward(plugin) -> None:
         replace(request, output_tokens=6 if number < 2 else 60)
         for number, request in enumerate(load.requests)
     )
-    thread, results = run_in_background(plugin, replace(load, requests=requests))
+    results = plugin.start(replace(load, requests=requests))
     gone = {requests[0].rid, requests[1].rid}
-    rest = {requests[2].rid, requests[3].rid}
 
     def first_slot_is_empty(seen):
         last = {rid: i for i, f in enumerate(seen) for rid in f.rids}
-        ended = max((last[rid] for rid in gone & last.keys()), default=len(seen))
-        return len(gone & last.keys()) == 2 and len(seen) - ended > 4
+        return gone <= last.keys() and len(seen) - max(last[r] for r in gone) > 4
 
-    wait_for(plugin, first_slot_is_empty)
+    plugin.wait_for(first_slot_is_empty)
     pair = plugin.load("burst", 2, "8", "6")
     pair_results = plugin.send(pair)
-    thread.join()
+    plugin.complete(results.result() + pair_results)
     plugin.settle()
-    plugin.complete(results + pair_results)
-    prefills = [f for f in plugin.forwards() if f.mode == "prefill"]
-    rids = {request.rid for request in pair.requests}
-    assert rest <= {rid for f in plugin.forwards() for rid in f.rids}
-    assert [set(f.rids) for f in prefills if rids & set(f.rids)] == [rids]
+    two = {request.rid for request in pair.requests}
+    prefills = [set(f.rids) for f in plugin.forwards() if f.mode == "prefill"]
+    assert [found for found in prefills if found & two] == [two]

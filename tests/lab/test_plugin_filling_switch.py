@@ -2,7 +2,7 @@
 
 import random
 import time
-from threading import Event, Thread
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from helpers_plugin import BALANCED, OBSERVE, STOCK, PluginServer
@@ -26,29 +26,26 @@ def test_200_switches_under_load(plugin) -> None:
     """A rank that applies a change in another iteration admits other requests than
     its neighbours: outputs, decision files and digests differ, or the ring hangs."""
     rng = random.Random(3)
-    refused, done = [], Event()
+    refused = []
 
     def switch() -> None:
-        try:
-            for _ in range(SWITCHES):
-                change = {
-                    "policy": rng.choice([STOCK, OBSERVE, BALANCED, BALANCED]),
-                    "slots": rng.randint(0, 4),
-                }
-                if not plugin.switch(**change):
-                    refused.append(change)
-                time.sleep(rng.random() * 0.05)
-        finally:
-            done.set()
+        for _ in range(SWITCHES):
+            change = {
+                "policy": rng.choice([STOCK, OBSERVE, BALANCED, BALANCED]),
+                "slots": rng.randint(0, 4),
+            }
+            if not plugin.switch(**change):
+                refused.append(change)
+            time.sleep(rng.random() * 0.05)
 
-    thread = Thread(target=switch)
-    thread.start()
-    loads = 0
-    while not done.is_set():
-        load = plugin.load("closed", 12, "1-60", "1-25", requests=24, seed=loads)
-        plugin.complete(plugin.send(load))
-        loads += 1
-    thread.join()
+    with ThreadPoolExecutor(1) as threads:
+        switching = threads.submit(switch)
+        loads = 0
+        while not switching.done():
+            load = plugin.load("closed", 12, "1-60", "1-25", requests=24, seed=loads)
+            plugin.complete(plugin.send(load))
+            loads += 1
+        switching.result()
     assert not refused
     assert plugin.switch(policy=BALANCED, slots=0)
     plugin.settle()
@@ -93,9 +90,7 @@ def test_loads_count_every_slot_at_every_moment(plugin, policy) -> None:
     """Stock's own answer is one slot's, whichever is in turn: 8, 8, 0, 0, ..."""
     assert plugin.switch(policy=policy)
     load = plugin.load("burst", 16, "8", "90")
-    results = []
-    thread = Thread(target=lambda: results.extend(plugin.send(load)))
-    thread.start()
+    results = plugin.start(load)
     while len(decoding(plugin.forwards())) < 16:
         plugin.server.check_alive()
         time.sleep(0.05)
@@ -103,9 +98,8 @@ def test_loads_count_every_slot_at_every_moment(plugin, policy) -> None:
     for _ in range(40):
         (one,) = plugin.server.get("/v1/loads")["loads"]
         seen.append((time.monotonic(), one["num_running_reqs"]))
-    thread.join()
+    plugin.complete(results.result())
     plugin.settle()
-    plugin.complete(results)
     # A request is gone after its last forward; 90 tokens outlast the questions.
     first_end = min(decoding(plugin.forwards(rank=0)).values())
     inside = [count for moment, count in seen if moment < first_end]
