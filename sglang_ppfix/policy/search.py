@@ -69,6 +69,7 @@ class _Trial:
     filled: int
     base: int
     began: int
+    load: int
 
 
 @dataclass
@@ -118,11 +119,13 @@ class SlotSearch:
     def _other_load(self, view: View, demand: int) -> Move | None:
         """Begin with what was best at such a load, or with the law."""
         self._load = demand
-        self._trial = None
-        self._speeds.forget()
-        self._next_trial = view.lap
+        # A trial that was cut off says nothing, and may not come again at once.
+        if self._trial is not None:
+            self._next_trial = max(self._next_trial, view.lap + PAUSE)
+            self._trial = None
         most = min(view.most, demand)
         filled = self._settled.get(_bucket(demand), self._filled(view))
+        filled = max(filled, self._fewest(view, demand))
         if not is_known(view.stages, demand, filled) or (
             least_lap(view.stages, demand, filled)
             > least_lap(view.stages, demand, most) * (1 + WORTH_TRYING)
@@ -131,9 +134,10 @@ class SlotSearch:
         return self._move(view, filled, "another load")
 
     def _judge(self, view: View, trial: _Trial) -> Move | None:
-        found = self._speeds.compare(self.demand, trial.filled, trial.base)
+        found = self._speeds.compare(trial.load, trial.filled, trial.base)
+        late = view.lap - trial.began >= TRIAL_LAPS
         if found is None:
-            if view.lap - trial.began < TRIAL_LAPS:
+            if not late:
                 return None
             return self._fail(view, trial, "no lap with so many slots could be timed")
         ratio, error, blocks = found
@@ -144,7 +148,7 @@ class SlotSearch:
         if blocks >= 2 and ratio - 2 * error > MUCH_SLOWER:
             return self._fail(view, trial, why)
         clear = blocks >= LEAST_BLOCKS and abs(ratio) > max(3 * error, 4 * TIE)
-        if not clear and blocks < ENOUGH_BLOCKS:
+        if not clear and blocks < ENOUGH_BLOCKS and not late:
             return None
         if ratio > (TIE if trial.filled < trial.base else -TIE):
             return self._fail(view, trial, why)
@@ -179,8 +183,7 @@ class SlotSearch:
             return None
         best = min(bounds.values())
         filled = next(f for f, s in bounds.items() if s <= best * (1 + WORTH_TRYING))
-        self._trial = _Trial(filled, base, view.lap)
-        self._speeds.forget(filled)
+        self._trial = _Trial(filled, base, view.lap, live)
         why = (
             f"to try: a lap takes {lap_s * 1e3:.1f} ms, the devices allow "
             f"{bounds[filled] * 1e3:.1f} with {filled}"
@@ -191,8 +194,7 @@ class SlotSearch:
         self, view: View, base: int, live: int, lap_s: float
     ) -> Iterator[int]:
         """Numbers of filled slots worth a look: large steps first."""
-        most = min(view.most, live)
-        fewest = 1 if view.cap is None else min(-(-live // view.cap), most)
+        most, fewest = min(view.most, live), self._fewest(view, live)
         steps = [base // 2, base * 2, base - 1, base + 1, *range(1, most + 1)]
         for filled in dict.fromkeys(min(max(step, fewest), most) for step in steps):
             failure = self._failures.get((_bucket(self.demand), filled))
@@ -203,6 +205,12 @@ class SlotSearch:
                 if same and view.lap - failure.lap < REMEMBERED << failure.times:
                     continue
             yield filled
+
+    def _fewest(self, view: View, live: int) -> int:
+        """Slots that a given cap needs for so many requests."""
+        if view.cap is None:
+            return 1
+        return min(-(-live // view.cap), view.most, live)
 
     def _filled(self, view: View) -> int:
         return min(view.slots, view.most, self.demand)

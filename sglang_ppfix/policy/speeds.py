@@ -11,6 +11,8 @@ from typing import NamedTuple
 BLOCK = 8
 #: Values that are kept of each key, the newest ones.
 KEPT = 24
+#: Laps after which a value is too old to be held against a new one: machines drift.
+RECENT = 2000
 #: Loads that differ by less than this factor are compared.
 SIMILAR = 1.5
 #: Standard error of the median of normal values, times the root of their number, in
@@ -26,7 +28,7 @@ class Difference(NamedTuple):
     Attributes:
         log_ratio: logarithm of their laps' ratio; below 0 where the first is faster.
         error: standard error of it.
-        blocks: values behind it, of that which has fewer.
+        blocks: values of the first behind it.
     """
 
     log_ratio: float
@@ -36,8 +38,12 @@ class Difference(NamedTuple):
 
 @dataclass
 class _Times:
-    blocks: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    values: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=KEPT))
     running: list[float] = field(default_factory=list)
+
+    def blocks(self, lap: int) -> list[float]:
+        """Values that are not too old at ``lap``."""
+        return [value for at, value in self.values if lap - at < RECENT]
 
 
 class Speeds:
@@ -45,6 +51,7 @@ class Speeds:
 
     def __init__(self) -> None:
         self._times: dict[tuple[int, int], _Times] = {}
+        self._lap = 0
 
     def add(self, sizes: Sequence[int], seconds: float) -> None:
         """Count a lap of decodes.
@@ -54,27 +61,21 @@ class Speeds:
                 the number of slots, and is not counted.
             seconds: its wall time.
         """
+        self._lap += 1
         live, filled = sum(sizes), sum(size > 0 for size in sizes)
         if not live or max(sizes) > -(-live // filled) + 1:
             return
         times = self._times.setdefault((live, filled), _Times())
         times.running.append(math.log(seconds))
         if len(times.running) == BLOCK:
-            times.blocks.append(fmean(times.running))
+            times.values.append((self._lap, fmean(times.running)))
             times.running.clear()
-
-    def forget(self, filled: int | None = None) -> None:
-        """Forget laps with that many slots filled, or all."""
-        if filled is None:
-            self._times.clear()
-        for key in [key for key in self._times if key[1] == filled]:
-            del self._times[key]
 
     def lap(self, demand: int, filled: int, least_blocks: int) -> tuple[int, float]:
         """(requests in flight, seconds of a lap) that is known best near ``demand``;
         ``(0, 0.0)`` while none has ``least_blocks`` blocks."""
         found = {
-            live: times.blocks
+            live: times.blocks(self._lap)
             for (live, slots), times in self._times.items()
             if slots == filled and _similar(live, demand)
         }
@@ -91,11 +92,10 @@ class Speeds:
             base = self._times.get((live, other))
             if filled != one or not _similar(live, demand) or base is None:
                 continue
-            blocks = min(len(times.blocks), len(base.blocks))
-            if blocks:
-                error = math.hypot(_error(times.blocks), _error(base.blocks))
-                ratio = median(times.blocks) - median(base.blocks)
-                known.append(Difference(ratio, error, blocks))
+            new, old = times.blocks(self._lap), base.blocks(self._lap)
+            if new and old:
+                error = math.hypot(_error(new), _error(old))
+                known.append(Difference(median(new) - median(old), error, len(new)))
         return max(known, key=lambda difference: difference.blocks, default=None)
 
 

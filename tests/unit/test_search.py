@@ -203,3 +203,33 @@ def test_nothing_is_decided_without_figures():
     for lap in range(1, 400):
         search.end_lap([4, 4, 4, 4], 0.050)
         assert search.look(View(lap, STAGES, STAGES, None, [])) is None
+
+
+@pytest.mark.parametrize("loads", [(8, 12), (4, 16), (2, 64)])
+@pytest.mark.parametrize("laps", [100, 200, 600])
+@pytest.mark.parametrize(("stage", "slot_ms"), [(flat, 5), (host, 6), (steep, 5)])
+def test_a_load_that_goes_to_and_fro_is_not_chased(stage, slot_ms, loads, laps):
+    """Catches a search that begins anew with every change of load: in 8,000 laps it was
+    seen to change 60 times."""
+    ring = Ring(stage, slot_ms)
+    while ring.laps < 8000:
+        for clients in loads:
+            begin = ring.laps
+            while ring.laps - begin < laps:
+                ring.burst(clients, 50)
+    # One a change of load, where another number is best, and one in 200 laps.
+    assert len(ring.changes) <= 8000 / laps + 8000 / 200, ring.changes
+
+
+@pytest.mark.parametrize("noise", [0.03, 0.10])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_close_trial_ends(noise, seed):
+    """Catches a trial that waits for a certainty that noise does not give, while its
+    number of slots is in force."""
+    ring = Ring(flat, 5, seed, noise=noise, drift=0.0)
+    began = None
+    while ring.laps < 6000:
+        ring.burst(16, 60)
+        trial = ring.search._trial
+        began = None if trial is None else trial.began
+        assert began is None or ring.laps - began < 400
