@@ -7,6 +7,7 @@ and the pipeline hangs or crashes (SGLang issues 28424, 34572).
 import json
 import logging
 import socket
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,14 +17,25 @@ from sglang_ppfix.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-# Every rank publishes before the collectives that end model loading, and looks after
-# its own start-up: whoever is not there by then will not come.
+# Every rank publishes as soon as the process group stands, and looks when its own
+# start-up is over. Weights, graphs and kernels lie between, and may take one rank
+# minutes longer than another; whoever is not there by then will not come.
 TIMEOUT_S = 30
 
+Wrapper = Callable[[Callable[..., Any], Any, Any, Any], Any]
 
-def publish(settings: Settings) -> None:
-    """Put what this rank runs into the store of the process group."""
-    _store().set(_key(_rank()), json.dumps(_card(settings)))
+
+def init_torch_distributed(settings: Settings) -> Wrapper:
+    """Wrapper around ``ModelRunner.init_torch_distributed``: publish what this runs."""
+
+    def wrapper(
+        wrapped: Callable[..., Any], runner: Any, args: Any, kwargs: Any
+    ) -> Any:
+        result = wrapped(*args, **kwargs)
+        _store().set(_key(_rank()), json.dumps(_card(settings)))
+        return result
+
+    return wrapper
 
 
 def check(settings: Settings, pp_size: int) -> None:

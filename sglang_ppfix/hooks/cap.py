@@ -8,8 +8,6 @@ from sglang_ppfix.compat import scheduler as compat
 from sglang_ppfix.policy import derive_cap, stock_cap, target_slots
 from sglang_ppfix.settings import Policy, Settings
 
-from . import agreement
-
 logger = logging.getLogger(__name__)
 
 
@@ -63,8 +61,6 @@ def init_model_worker(settings: Settings) -> Callable[..., Any]:
         given = compat.read_cap()
         result = wrapped(*args, **kwargs)
         stages = scheduler.pp_group.world_size
-        if stages > 1:
-            agreement.publish(settings)
         _cap = Cap(scheduler.max_running_requests, stages, given is not None)
         if stages > 1 and not compat.out_of_scope(scheduler):
             depth = compat.async_batch_depth(scheduler)

@@ -9,13 +9,14 @@ from sglang_ppfix.compat import parameters
 from sglang_ppfix.patching import Hook, Wrapper
 from sglang_ppfix.settings import Settings
 
-from . import cap, control, filling, memory, reports, startup, timing, totals
+from . import agreement, cap, control, filling, memory, reports, startup, timing, totals
 
 _SCHEDULER = "sglang.srt.managers.scheduler"
 _POLICY = "sglang.srt.managers.schedule_policy"
 _BATCH = "sglang.srt.managers.schedule_batch"
 _RECEIVER = "sglang.srt.managers.scheduler_components.request_receiver"
 _LOADS = "sglang.srt.managers.scheduler_components.load_inquirer"
+_RUNNER = "sglang.srt.model_executor.model_runner"
 _METRICS = "sglang.srt.observability.metrics_collector"
 
 #: The module whose import makes every target importable.
@@ -38,6 +39,12 @@ def hooks(
             "Scheduler.__init__",
             _unless_refused(check, startup.scheduler_init(settings, _checked)),
             parameters.SCHEDULER_INIT,
+        ),
+        Hook(
+            _RUNNER,
+            "ModelRunner.init_torch_distributed",
+            _unless_refused(check, agreement.init_torch_distributed(settings)),
+            [""],
         ),
         Hook(
             _SCHEDULER,
@@ -148,7 +155,7 @@ def hooks(
 def _unless_refused(check: Callable[[], bool], wrapper: Wrapper) -> Wrapper:
     """The wrapper as long as ``check`` says that the plugin may act, else stock.
 
-    On the three methods that set everything up, so that a hook that cannot be taken
+    On the methods that set everything up, so that a hook that cannot be taken
     out, because another plugin's lies on top, has nothing to act on.
     """
 
