@@ -7,6 +7,16 @@ they run in a scheduler process, where it is loaded already.
 
 from typing import Any
 
+from .parameters import SINCE
+from .release import installed_release
+
+
+def has_control_channel() -> bool:
+    """Whether rank 0 can put a message among the requests that it relays."""
+    release = installed_release()
+    since = SINCE["SchedulerRequestReceiver._pull_raw_reqs"]
+    return release is None or release >= since
+
 
 def read_cap() -> int | None:
     """``pp_max_micro_batch_size`` now; None while the user gave none and SGLang has
@@ -160,7 +170,14 @@ def received_tensors(result: Any) -> dict[str, Any]:
 
 
 def metrics_collector(scheduler: Any) -> Any:
-    """SGLang's collector of this rank; None without ``--enable-metrics``."""
-    if not scheduler.server_args.enable_metrics:
+    """SGLang's collector of this rank; None where it reports nothing either.
+
+    Every tensor-parallel rank has one; SGLang's first alone uses it, unless
+    ``--enable-metrics-for-all-schedulers`` is set.
+    """
+    args = scheduler.server_args
+    if not args.enable_metrics:
+        return None
+    if tp_rank(scheduler) and not args.enable_metrics_for_all_schedulers:
         return None
     return getattr(scheduler, "metrics_collector", None)

@@ -1,5 +1,6 @@
 """The micro-batch ring of one scheduler process, as the rule needs to see it."""
 
+import logging
 from typing import Any
 
 from sglang_ppfix.compat import scheduler as compat
@@ -17,6 +18,8 @@ from .chooser import Chooser
 from .courier import Courier
 from .occupants import Occupants
 from .turn import Turn
+
+logger = logging.getLogger(__name__)
 
 
 class Ring:
@@ -45,7 +48,7 @@ class Ring:
         self.clock = self._stage_clock()
         self.metrics = self._metrics()
         self.summary = Summary(self, settings.summary_laps)
-        self.chooser = Chooser(self) if self.leads else None
+        self.chooser = self._chooser()
         self.courier = Courier(
             compat.pp_rank(scheduler), bool(scheduler.pp_group.is_last_rank)
         )
@@ -116,12 +119,13 @@ class Ring:
     def begin_iteration(self) -> None:
         """Called once per loop iteration, before stock picks the batch to run."""
         self.iteration += 1
-        running = self.scheduler.running_batch
-        for slot, batch in enumerate(self.scheduler.running_mbs):
-            if batch is running:
-                self.slot = slot
-                return
-        raise RuntimeError("running_batch is in no slot of running_mbs")
+        running, slots = self.scheduler.running_batch, self.scheduler.running_mbs
+        following = (self.slot + 1) % self.length
+        # Up to 0.5.15.post1 a pause in mode retract puts another batch in its place.
+        if slots[following] is not running:
+            found = [slot for slot, batch in enumerate(slots) if batch is running]
+            following = found[0] if found else following
+        self.slot = following
 
     def end_iteration(self, batch: Any) -> None:
         """Called once per loop iteration, with the batch that stock runs, or None."""
@@ -133,6 +137,19 @@ class Ring:
                 self.chooser.end_lap(self.laps.sizes, self.laps.last_decode_s)
         if self.metrics is not None and self.slot == 0:
             self.metrics.update(self)
+
+    def _chooser(self) -> Chooser | None:
+        if not self.leads:
+            return None
+        if not compat.has_control_channel():
+            if self.policy is Policy.AUTO:
+                logger.warning(
+                    "ppfix: policy auto cannot change the number of slots in this "
+                    "release (it needs 0.5.13): %d slots are filled",
+                    self.slots,
+                )
+            return None
+        return Chooser(self)
 
     def _stage_clock(self) -> StageClock | None:
         new_event = event_factory(self.scheduler)
