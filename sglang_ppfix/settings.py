@@ -29,7 +29,7 @@ class Policy(Enum):
     BALANCED = "balanced"
     AUTO = "auto"  # balanced, over as many slots as help
     OBSERVE = "observe"  # stock decides, the plugin counts and logs
-    STOCK = "stock"  # stock decides, nothing is counted
+    STOCK = "stock"  # stock decides, only laps and tokens are counted
 
     @property
     def balances(self) -> bool:

@@ -13,6 +13,9 @@ def run_batch(
     ring = current_ring()
     if ring is None or ring.clock is None:
         return wrapped(*args, **kwargs)
+    if not ring.watches:
+        ring.clock.pause()
+        return wrapped(*args, **kwargs)
     batch = kwargs["batch"] if "batch" in kwargs else args[0]
     decode = batch.forward_mode.is_decode()
     start = ring.clock.start()

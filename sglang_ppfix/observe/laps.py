@@ -12,7 +12,8 @@ class Laps:
 
     Attributes:
         count: such laps.
-        seconds: their wall time; a lap that follows an idle one is left out.
+        timed: of them, those that follow no idle one.
+        seconds: wall time of the timed ones.
         stretched: laps in which a slot made a prefill.
         filled: mean number of slots that made a forward (recent laps weigh more).
         largest: mean size of the largest micro-batch.
@@ -28,6 +29,7 @@ class Laps:
 
     def __init__(self, length: int, clock: Callable[[], float] = time.monotonic):
         self.count = 0
+        self.timed = 0
         self.seconds = 0.0
         self.stretched = 0
         self.filled = 0.0
@@ -80,6 +82,7 @@ class Laps:
         self.stretched += prefilled
         self.last_decode_s = took if was_busy and not prefilled else None
         if was_busy and took is not None:
+            self.timed += 1
             self.seconds += took
         if self.last_decode_s is not None:
             self.lap_s = self._mean(self.lap_s, self.last_decode_s)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 #: Seconds between two updates: a scrape sees no more, and each value costs a write.
 INTERVAL_S = 0.5
 PREFIX = "sglang_ppfix:"
+OWN_LABELS = ("slot", "policy", "version", "reason", "cause")
 LAP_BUCKETS = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12)
 
 
@@ -25,7 +26,9 @@ class RingMetrics:
         # SGLang sets PROMETHEUS_MULTIPROC_DIR first; the library reads it on import.
         from prometheus_client import Counter, Gauge, Histogram
 
-        self._labels = {**labels, "pp_rank": str(pp_rank)}
+        # A user's own label (--extra-metric-labels) gives way to one of ours.
+        kept = {name: text for name, text in labels.items() if name not in OWN_LABELS}
+        self._labels = {**kept, "pp_rank": str(pp_rank)}
         names = list(self._labels)
 
         def gauge(name: str, text: str, *more: str) -> Any:
@@ -100,7 +103,7 @@ class RingMetrics:
             waiting, nothing = ring.clock.waiting, ring.clock.nothing_to_do
             self._add(self.bubble_seconds, "cause", "waiting for the pipeline", waiting)
             self._add(self.bubble_seconds, "cause", "nothing to do", nothing)
-        laps, seconds = ring.laps.count, ring.laps.seconds
+        laps, seconds = ring.laps.timed, ring.laps.seconds
         if laps > self._laps[0]:
             mean = (seconds - self._laps[1]) / (laps - self._laps[0])
             self.lap_seconds.labels(**labels).observe(mean)

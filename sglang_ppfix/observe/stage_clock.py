@@ -67,6 +67,12 @@ class StageClock:
         self._pending.append(Launch(size, decode, ring_was_busy, start, self.start()))
         self._read()
 
+    def pause(self) -> None:
+        """Nothing is timed for a while: the gap is no waiting time."""
+        if self._last_end is not None or self._pending:
+            self._last_end = None
+            self._pending.clear()
+
     def report(self) -> dict[str, Any]:
         """Totals so far, as plain values."""
         return {
