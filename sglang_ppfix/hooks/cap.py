@@ -105,14 +105,16 @@ def _explain(cap: Cap, policy: Policy, slots: int, depth: int) -> None:
             ring - cap.rows,
             ring,
         )
-    if policy.balances and slots < ring:
+    if policy.balances and depth:
         logger.warning(
-            "ppfix: the ring has %d slots (--pp-async-batch-depth %d), %d of them are "
-            "filled: more than pp_size slots pay only while they hide latency; "
-            "lower the depth, or set SGLANG_PPFIX_SLOTS",
-            ring,
+            "ppfix: --pp-async-batch-depth %d: %d of the ring's %d slots are filled, "
+            "and a lap takes up to %d stage times instead of %d; for decode leave it "
+            "at 0",
             depth,
             slots,
+            ring,
+            max(slots, cap.stages + min(max(slots - 2, 1), depth)),
+            cap.stages,
         )
     fillable = -(-cap.rows // stock)
     if not policy.balances and not cap.given and fillable < ring:

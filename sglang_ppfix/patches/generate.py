@@ -59,8 +59,9 @@ of all slots; the same prompts spread over the slots of one lap do not.
 
 _COMMENTS = {
     "LATENCY_HIDING_SLOTS": """\
-# Slots beyond pp_size only hide hop and CPU latency, and one or two hide it all:
-# 16 slots of 2 are slower than 8 slots of 4.
+# With several slots filled, a lap of P + D slots takes up to P + D stage times: up to
+# a depth of P - 2 the whole ring costs no more than P slots of it. Beyond, 16 slots of
+# 2 are slower than 8 slots of 4. One or two slots hide hop and CPU latency.
 """,
 }
 

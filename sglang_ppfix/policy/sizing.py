@@ -1,7 +1,8 @@
 """How large a micro-batch may become, and over how many slots filling spreads."""
 
-# Slots beyond pp_size only hide hop and CPU latency, and one or two hide it all:
-# 16 slots of 2 are slower than 8 slots of 4 (docs/law.md).
+# A lap with M filled slots of P + D takes M, or P + min(M - 2, D) stage times
+# (docs/law.md): up to a depth of P - 2 the whole ring costs no more than P slots.
+# Beyond, 16 slots of 2 are slower than 8 slots of 4. One or two hide hop and CPU time.
 LATENCY_HIDING_SLOTS = 2
 
 
@@ -22,7 +23,9 @@ def target_slots(
     ring = pp_size + async_batch_depth
     if requested is not None:
         return max(1, min(requested, ring))
-    return pp_size + min(async_batch_depth, LATENCY_HIDING_SLOTS)
+    if async_batch_depth > max(LATENCY_HIDING_SLOTS, pp_size - 2):
+        return pp_size
+    return ring
 
 
 def derive_cap(max_running_requests: int, slots: int) -> int:

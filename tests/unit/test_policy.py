@@ -172,14 +172,18 @@ def test_token_share_spreads_equal_prompts_evenly():
     [
         (4, 0, None, 4),
         (4, 2, None, 6),
-        (8, 8, None, 10),
+        (8, 8, None, 8),
+        (8, 6, None, 14),
+        (8, 7, None, 8),
+        (2, 2, None, 4),
         (8, 8, 8, 8),
         (4, 0, 9, 4),
         (4, 0, 2, 2),
     ],
 )
 def test_target_slots(pp_size, depth, requested, slots):
-    """Catches filling all 16 slots of a depth of 8, and a request beyond the ring."""
+    """Catches filling all 16 slots of a depth of 8, or some between 8 and 14 of a depth
+    of 6, which takes as long as all 14; and a request beyond the ring."""
     assert target_slots(pp_size, depth, requested) == slots
 
 
