@@ -103,7 +103,7 @@ def _table(machine: str, rows: list[dict[str, Any]]) -> str:
 
 def _chunks(requests: int) -> str:
     """Markdown: 32 clients with prompts of 2,000 tokens, by chunk size."""
-    names = ("stock", "balanced", "places", "landing", "gather", "td-pipe")
+    names = ("stock", "balanced", "landing", "gather", "td-pipe")
     lines = []
     for server, profile in machines().values():
         load = next(

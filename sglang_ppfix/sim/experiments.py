@@ -9,23 +9,7 @@ from .server import Server
 from .slot import NEVER, Forward, Slot
 
 
-class Places(Balanced):
-    """Deals prompt tokens over the slots that have a place, instead of all slots.
-
-    Where only one slot has places, leaving prompts to the others leaves them to nobody.
-    """
-
-    def _share_tokens(self, slot: Slot, plan: TurnPlan) -> int:
-        in_flight = [0]
-        for other in self.slots[: plan.slots]:
-            takes = self.occupancy[other.number] < self._plan(other).share
-            if other is not slot and takes:
-                in_flight.append(other.forward.tokens if other.forward else 0)
-        admissible = islice(self.waiting, plan.admissible)
-        return token_share(sum(r.to_prefill for r in admissible), in_flight)
-
-
-class Landing(Places):
+class Landing(Balanced):
     """Looks at the slot in which a chunked prompt will decode.
 
     A prompt of ``k`` chunks that starts in slot ``i`` decodes in slot ``i + k - 1``.
@@ -63,6 +47,16 @@ class Landing(Places):
     def _plan_turn(self, slot: Slot) -> None:
         super()._plan_turn(slot)
         self._token_share = self._share_tokens(slot, self._turn_plan)
+
+    def _share_tokens(self, slot: Slot, plan: TurnPlan) -> int:
+        # This slot may be full itself: its prompt decodes elsewhere.
+        in_flight = [0]
+        for other in self.slots[: plan.slots]:
+            takes = self.occupancy[other.number] < self._plan(other).share
+            if other is not slot and takes:
+                in_flight.append(other.forward.tokens if other.forward else 0)
+        admissible = islice(self.waiting, plan.admissible)
+        return token_share(sum(r.to_prefill for r in admissible), in_flight)
 
     def _refuses(self, slot: Slot, admitted: int, tokens: int) -> bool:
         size = self.server.chunked_prefill_size or 0

@@ -120,9 +120,11 @@ class Balanced(Scheduler):
         return admitted > 0 and tokens >= self._token_share
 
     def _share_tokens(self, slot: Slot, plan: TurnPlan) -> int:
+        # A slot without room takes no prompt, whatever its part would be.
         in_flight = [
             other.forward.tokens if other.forward and other is not slot else 0
             for other in self.slots[: plan.slots]
+            if self.occupancy[other.number] < plan.share
         ]
         admissible = islice(self.waiting, plan.admissible)
         return token_share(sum(r.to_prefill for r in admissible), in_flight)
