@@ -28,7 +28,7 @@ DEMO = [
     *("--json", "out/demo.json", "--plot", "out/demo.png"),
     *("--trace", "out/demo.trace.json"),
 ]
-LAB = ("filling", "filling_switch", "chunks", "limits", "off")
+LAB = ("filling", "filling_switch", "chunks", "limits", "off", "memory", "requeue")
 # In this order: what fails fast comes first. CI runs those of DEFAULT.
 GROUPS = {
     "lint": [["-m", "ruff", "check", "."], ["-m", "ruff", "format", "--check", "."]],
@@ -43,11 +43,20 @@ GROUPS = {
     "lab": [
         ["-m", "pytest", *(f"tests/lab/test_plugin_{name}.py" for name in LAB)],
     ],
-    # Longer: the diffs on every release, and all behaviour on real SGLang.
-    "patches": [["-m", "pytest", "tests/contract", "-k", "patches"]],
-    "lab-all": [["-m", "pytest", "tests/lab"]],
+    # The diffs on every release, and upstream's tests on three trees.
+    "patches": [
+        [
+            *("-m", "pytest"),
+            *(
+                f"tests/contract/test_patches_{name}.py"
+                for name in ("releases", "trees", "upstream_issues")
+            ),
+        ]
+    ],
+    # Longer: all behaviour on real SGLang.
+    "lab-all": [["-m", "pytest", "tests/lab", "tests/contract/test_patches_lab.py"]],
 }
-DEFAULT = ("lint", "type", "unit", "contract", "lab")
+DEFAULT = ("lint", "type", "unit", "contract", "patches", "lab")
 
 
 def main() -> int:

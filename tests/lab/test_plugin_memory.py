@@ -1,6 +1,7 @@
 """A KV pool so short that requests are retracted all the time: none may be lost.
 
-More than 500 requests go through it. The load of the design: four stages, 900 KV tokens, 24 clients, 93 tokens a request.
+More than 500 requests go through it. The load of the design: four stages, 900 KV
+tokens, 24 clients, 93 tokens a request.
 """
 
 from collections.abc import Mapping
