@@ -4,6 +4,18 @@ from dataclasses import dataclass
 
 from sglang_ppfix.policy import derive_cap, stock_cap, target_slots
 
+# GiB of a GPU's memory, and the chunk below that; SGLang 0.5.23, ``memory_hook.py``.
+_CHUNKS = ((20, 2048), (60, 4096), (160, 8192))
+_LARGEST_CHUNK = 16384
+
+
+def default_chunk(memory: float) -> int:
+    """Tokens of a chunk that SGLang chooses on a GPU of ``memory`` bytes."""
+    for gib, chunk in _CHUNKS:
+        if memory < gib * 2**30:
+            return chunk
+    return _LARGEST_CHUNK
+
 
 @dataclass(frozen=True)
 class Server:
@@ -16,7 +28,8 @@ class Server:
         cap: ``--pp-max-micro-batch-size``; None lets the policy derive it.
         target_slots: ``SGLANG_PPFIX_SLOTS``; None lets the rule choose.
         kv_tokens: size of the KV pool in tokens; None means more than enough.
-        chunked_prefill_size: tokens of a chunk; None switches chunks off.
+        chunked_prefill_size: tokens of a chunk; None switches chunks off. The default
+            is SGLang's for GPUs of 60 to 160 GiB (see :func:`default_chunk`).
         max_prefill_tokens: prompt tokens a forward may start with.
         conservativeness: ``--schedule-conservativeness``.
         ideal_loop: no CPU and no stream holds data back (the law's assumptions).
