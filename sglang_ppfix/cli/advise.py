@@ -11,7 +11,7 @@ from sglang_ppfix.sim.advice import advise
 from sglang_ppfix.sim.advice_text import print_advice
 from sglang_ppfix.sim.hardware import GPUS, LINKS, find_gpu, find_link
 from sglang_ppfix.sim.layouts import Wish
-from sglang_ppfix.sim.model_shape import read_config
+from sglang_ppfix.sim.model_config import read_config
 
 from . import UserError
 

@@ -1,12 +1,15 @@
 """From a model, GPUs and a load to a command line, and what each choice is worth."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from .advice_choices import Choice, choices_for, even_filling_pays, rejected_for
-from .advice_words import command_line, graph_sizes, notes_on
-from .layouts import Layout, Wish, layouts, server_for
+from .advice_choices import tuned
+from .advice_tensor import tensor_parallel
+from .advice_value import Choice
+from .advice_words import cap_of, command_line, graph_sizes, notes_on
+from .layouts import Layout, Wish, candidates, refusals, server_for
 from .reports import report_for
+from .server import default_chunk
 
 
 @dataclass(frozen=True)
@@ -15,16 +18,13 @@ class Advice:
 
     Attributes:
         wish: what it is for.
-        layouts: all of them, best first.
+        layouts: all that SGLang starts, best first.
         best: the layout to use.
         pipeline: the layout with stages that the choices are for: the reported one,
             else the best; None if none fits.
-        choices: for that pipeline, in order.
-        rejected: settings that were looked at and should not be used.
-        target_slots: slots to fill.
-        cap: largest micro-batch.
+        target_slots: slots that the plugin fills; None where it is left off.
+        cap: largest micro-batch of that pipeline.
         graph_sizes: micro-batch sizes that can occur.
-        chunk: ``--chunked-prefill-size``.
         commands: command lines, the best layout's first.
         notes: facts and doubts, a sentence each.
     """
@@ -33,18 +33,36 @@ class Advice:
     layouts: list[Layout]
     best: Layout
     pipeline: Layout | None
-    choices: list[Choice]
-    rejected: list[Choice]
     target_slots: int | None
     cap: int | None
     graph_sizes: list[int]
-    chunk: int | None
     commands: list[str]
     notes: list[str]
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """What pays on that pipeline, one on top of the other."""
+        return () if self.pipeline is None else self.pipeline.choices
+
+    @property
+    def unsure(self) -> tuple[Choice, ...]:
+        """What may pay or cost, on top of the choices."""
+        return () if self.pipeline is None else self.pipeline.unsure
+
+    @property
+    def rejected(self) -> tuple[Choice, ...]:
+        """What gains nothing."""
+        return () if self.pipeline is None else self.pipeline.rejected
+
+    @property
+    def chunk(self) -> int | None:
+        """``--chunked-prefill-size`` of that pipeline; None leaves SGLang's."""
+        return None if self.pipeline is None else self.pipeline.chunk
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         wish = self.wish
+        pipeline = self.pipeline
         return {
             "model": wish.model.name,
             "gpu": wish.gpu.name,
@@ -56,14 +74,17 @@ class Advice:
             "goal": wish.goal,
             "layouts": [_layout_json(layout) for layout in self.layouts],
             "best": self.best.name,
-            "pipeline": None if self.pipeline is None else self.pipeline.name,
-            "layers": None if self.pipeline is None else list(self.pipeline.layers),
+            "pipeline": None if pipeline is None else pipeline.name,
+            "layers": None if pipeline is None else list(pipeline.layers),
             "choices": [asdict(choice) for choice in self.choices],
+            "unsure": [asdict(choice) for choice in self.unsure],
             "rejected": [asdict(choice) for choice in self.rejected],
             "target_slots": self.target_slots,
             "cap": self.cap,
+            "async_depth": None if pipeline is None else pipeline.depth,
             "graph_sizes": self.graph_sizes,
             "chunked_prefill_size": self.chunk,
+            "default_chunked_prefill_size": default_chunk(wish.gpu.memory),
             "commands": self.commands,
             "notes": self.notes,
         }
@@ -77,7 +98,7 @@ def _layout_json(layout: Layout) -> dict[str, Any]:
         "tok_s": round(layout.tok_s, 1),
         "tok_s_low": round(layout.low, 1),
         "tok_s_high": round(layout.high, 1),
-        "tpot_ms": round(layout.tpot_ms, 2),
+        "tpot_ms": round(layout.figures.tpot_ms, 2),
         "kv_tokens": layout.kv_tokens,
         "fits": layout.fits,
         "reported": layout.reported,
@@ -88,46 +109,61 @@ def advise(wish: Wish) -> Advice:
     """Work out what to do.
 
     Raises:
-        ValueError: the model fits in no layout.
+        ValueError: no layout starts, or the model fits in none.
     """
-    found = layouts(wish)
+    found = _valued(wish)
     fitting = [layout for layout in found if layout.fits]
     if not fitting:
-        raise ValueError(
-            f"--gpus {wish.gpus}: the weights ({wish.model.bytes / 2**30:.0f} GiB) do "
-            f"not fit into {wish.gpus} x {wish.gpu.memory / 2**30:.0f} GiB with any "
-            "layout; allowed are more or larger GPUs, or a quantised model"
-        )
+        raise ValueError(_why_none(wish, found))
     pipelines = [layout for layout in fitting if layout.pp > 1]
     best = fitting[0]
     # Where somebody reported figures of a pipeline, they carry further than estimates.
     known = [p for p in pipelines if p.tp == 1] if report_for(wish) else []
     pipeline = next(iter([*known, *pipelines]), None)
-    if pipeline is None:
-        commands = [command_line(wish, best, None, None)]
-        notes = list(notes_on(wish, found, best, None))
-        return Advice(
-            wish, found, best, None, [], [], None, None, [], None, commands, notes
-        )
-    choices, chunk = choices_for(wish, pipeline), pipeline.chunk
-    server = server_for(wish, pipeline)
-    cap = server.derived_cap
-    pays = even_filling_pays(choices)
-    commands = [command_line(wish, pipeline, chunk, cap, plugin=pays)]
-    if best is not pipeline:
-        cap_of_best = server_for(wish, best).derived_cap if best.pp > 1 else None
-        commands.insert(0, command_line(wish, best, best.chunk, cap_of_best))
+    chosen = [best, *([pipeline] if pipeline not in (None, best) else [])]
+    cap = slots = None
+    if pipeline is not None:
+        server = replace(server_for(wish, pipeline), async_depth=pipeline.depth)
+        cap = cap_of(wish, pipeline)
+        slots = server.filled_slots if pipeline.plugin else None
     return Advice(
         wish,
         found,
         best,
         pipeline,
-        choices,
-        rejected_for(wish, pipeline),
-        server.filled_slots,
+        slots,
         cap,
-        graph_sizes(cap),
-        chunk,
-        commands,
-        list(notes_on(wish, found, best, pipeline, even=pays)),
+        [] if cap is None else graph_sizes(cap),
+        [command_line(wish, layout) for layout in chosen if layout is not None],
+        list(notes_on(wish, found, best, pipeline)),
+    )
+
+
+def _valued(wish: Wish) -> list[Layout]:
+    """All layouts, those that fit and serve the goal best first."""
+    found = []
+    for layout in candidates(wish):
+        if layout.fits and layout.pp > 1:
+            layout = tuned(wish, layout)
+        elif layout.fits:
+            layout = tensor_parallel(wish, layout)
+        found.append(layout)
+    return sorted(found, key=lambda one: (not one.fits, -one.figures.merit(wish.goal)))
+
+
+def _why_none(wish: Wish, found: list[Layout]) -> str:
+    model, memory = wish.model, wish.gpu.memory / 2**30
+    if not found:
+        return f"--gpus {wish.gpus}: " + " ".join(refusals(wish))
+    tokens = max(layout.kv_tokens for layout in found)
+    if tokens:
+        return (
+            f"--prompt-tokens {wish.prompt}, --output-tokens {wish.output}: the "
+            f"longest request does not fit beside the weights, which leave room for "
+            f"{tokens} tokens; allowed are shorter ones, or more or larger GPUs"
+        )
+    return (
+        f"--gpus {wish.gpus}: the weights ({model.bytes / 2**30:.0f} GiB) do "
+        f"not fit into {wish.gpus} x {memory:.0f} GiB with any "
+        "layout; allowed are more or larger GPUs, or a quantised model"
     )

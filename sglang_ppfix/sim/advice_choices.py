@@ -1,123 +1,143 @@
-"""What each setting of a pipeline is worth, one on top of the other."""
+"""The settings of a pipeline, tried one on top of the other."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from .advice_value import Choice, Figures, choice_of, figures_of
 from .layouts import Layout, Wish, default_split, readings_for, server_for
-from .presets import Reading
-from .sweep import Case, row_of
+from .sweep import Case, row_of, without_bounds
 
 #: What switches the plugin on.
 PLUGIN = "SGLANG_PPFIX=1"
-# A gain below this is no reason to set anything.
-_PAYS = 0.01
+_CHUNKS = (256, 512, 1024, 2048, 4096)
+# Chunks that differ by less are taken for alike.
+_ALIKE = 0.01
 
 
-@dataclass(frozen=True)
-class Choice:
-    """One setting and its worth.
+@dataclass
+class _Trials:
+    """A case as it grows.
 
     Attributes:
-        what: the setting in words.
-        setting: as it is given to SGLang; empty for nothing to set.
-        tok_s: predicted with this and all choices before it.
-        low: the same at the slow end of the uncertainty.
-        high: at the fast end.
-        gain: over the choice before it, as a part: 0.1 is 10 % more.
-        gain_low: smallest gain over all readings and bounds.
-        gain_high: largest.
+        goal: of the user.
+        case: with all settings kept so far.
+        figures: of that case.
+        kept: the settings that pay for sure, in order.
+        unsure: settings that gain under some readings and cost under others.
+        rejected: settings that gain nothing.
     """
 
-    what: str
-    setting: str
-    tok_s: float
-    low: float
-    high: float
-    gain: float | None
-    gain_low: float | None
-    gain_high: float | None
+    goal: str
+    case: Case
+    figures: list[Figures]
+    kept: list[Choice] = field(default_factory=list)
+    unsure: list[Choice] = field(default_factory=list)
+    rejected: list[Choice] = field(default_factory=list)
+
+    def offer(self, what: str, setting: str, case: Case) -> bool:
+        """Keep a setting if it is sure to pay; returns whether it was kept."""
+        figures = figures_of(case)
+        choice = choice_of(what, setting, self.goal, figures, self.figures)
+        if choice.sure:
+            self.kept.append(choice)
+            self.case, self.figures = case, figures
+        else:
+            (self.rejected if choice.useless else self.unsure).append(choice)
+        return choice.sure
 
 
-def choices_for(wish: Wish, layout: Layout) -> list[Choice]:
-    """Stock, then each setting that helps, on top of those before it."""
-    server, default = server_for(wish, layout), default_split(wish, layout.pp)
-    plain = readings_for(wish, layout, default)
-    split = readings_for(wish, layout, layout.layers)
-    load = wish.load()
-    steps: list[tuple[str, str, Case]] = [
-        ("SGLang's defaults", "", Case("stock", server, load, plain)),
-        ("even filling", PLUGIN, Case("balanced", server, load, plain)),
-    ]
-    if layout.layers != default:
-        partition = ",".join(map(str, layout.layers))
-        steps.append(
-            (
-                "layers, lm_head counted",
-                f"SGLANG_PP_LAYER_PARTITION={partition}",
-                Case("balanced", server, load, split),
-            )
+def tuned(wish: Wish, layout: Layout) -> Layout:
+    """A pipeline with the settings that pay, and what each of them is worth."""
+    default = default_split(wish, layout.pp)
+    # Where SGLang's own split leaves no room for KV there is nothing to start from.
+    start = default if wish.holds(wish.kv_tokens(layout.tp, default)) else layout.layers
+    server = server_for(wish, replace(layout, layers=start))
+    case = Case("stock", server, wish.load(), readings_for(wish, layout, start))
+    trials = _Trials(wish.goal, case, figures_of(case))
+    first = ("SGLang's defaults", "")
+    if start != default:
+        first = ("SGLang with layers that fit", _partition(start))
+    trials.kept.append(choice_of(*first, wish.goal, trials.figures))
+    plugin = trials.offer("even filling", PLUGIN, replace(case, policy="balanced"))
+    layers = start
+    if layout.layers != start and wish.holds(layout.kv_tokens):
+        split = replace(
+            trials.case,
+            server=server_for(wish, layout),
+            readings=readings_for(wish, layout, layout.layers),
         )
-    if layout.chunk is not None:
-        chunked = replace(server, chunked_prefill_size=layout.chunk)
-        setting = f"--chunked-prefill-size {layout.chunk}"
-        steps.append(("chunk size", setting, replace(steps[-1][2], server=chunked)))
-    return list(_valued(steps))
+        setting = _partition(layout.layers)
+        if trials.offer("layers, lm_head counted", setting, split):
+            layers = layout.layers
+    chunk = best_chunk(wish, trials.case)
+    if chunk is not None and not trials.offer(
+        "chunk size",
+        f"--chunked-prefill-size {chunk}",
+        _with(trials.case, chunked_prefill_size=chunk),
+    ):
+        chunk = None
+    depth = _offer_depths(trials, layout.pp)
+    figures = trials.figures
+    return replace(
+        layout,
+        layers=layers,
+        kv_tokens=wish.kv_tokens(layout.tp, layers),
+        figures=figures[0],
+        bounds=tuple(figures),
+        plugin=plugin,
+        chunk=chunk,
+        depth=depth,
+        choices=tuple(trials.kept),
+        unsure=tuple(trials.unsure),
+        rejected=tuple(trials.rejected),
+    )
 
 
-def rejected_for(wish: Wish, layout: Layout) -> list[Choice]:
-    """Async depth: what it would cost."""
-    server, load = server_for(wish, layout), wish.load()
-    if layout.chunk is not None:
-        server = replace(server, chunked_prefill_size=layout.chunk)
-    readings = readings_for(wish, layout, layout.layers)
-    steps = [("no async depth", "", Case("balanced", server, load, readings))]
-    for depth in sorted({1, layout.pp}):
-        deep = replace(server, async_depth=depth)
-        steps.append(
-            (
-                f"async depth {depth}",
-                f"--pp-async-batch-depth {depth}",
-                Case("balanced", deep, load, readings),
-            )
-        )
-    first, *others = steps
-    return [list(_valued([first, other]))[1] for other in others]
+def best_chunk(wish: Wish, case: Case) -> int | None:
+    """The chunk that serves the goal best; of those alike, with even token times.
+
+    Returns:
+        None where SGLang's own is as good, or the prompts are shorter than any chunk.
+    """
+    own = case.server.chunked_prefill_size
+    cases: dict[int | None, Case] = {None: case}
+    for chunk in _CHUNKS:
+        if chunk < wish.prompt and (own is None or chunk < own):
+            cases[chunk] = _with(case, chunked_prefill_size=chunk)
+    worths = {chunk: _worth(wish.goal, one) for chunk, one in cases.items()}
+    most = max(merit for merit, _ in worths.values())
+    alike = [c for c, (merit, _) in worths.items() if merit >= most * (1 - _ALIKE)]
+    if None in alike:
+        return None
+    return min(alike, key=lambda chunk: worths[chunk][1])
 
 
-def _valued(steps: list[tuple[str, str, Case]]) -> Iterator[Choice]:
-    """Each step with its gain; bounds are compared like with like."""
-    before: list[float] = []
-    for what, setting, case in steps:
-        values = [
-            row_of(replace(case, readings=(one,)))["tok_s"]
-            for one in _all_bounds(case.readings)
-        ]
-        gains = [now / then - 1 for now, then in zip(values, before, strict=False)]
-        yield Choice(
-            what,
-            setting,
-            values[0],
-            min(values),
-            max(values),
-            *(
-                (round(gains[0], 4), round(min(gains), 4), round(max(gains), 4))
-                if gains
-                else (None, None, None)
-            ),
-        )
-        before = values
+def _worth(goal: str, case: Case) -> tuple[float, float]:
+    """Merit of the central reading, and its slowest tokens."""
+    row = row_of(replace(case, readings=without_bounds(case.readings)))
+    merit = Figures(row["tok_s"], row["tpot_ms"] or 0.0).merit(goal)
+    return merit, row["tpot_p99_ms"] or 0.0
 
 
-def _all_bounds(readings: tuple[Reading, ...]) -> Iterator[Reading]:
-    first = readings[0]
-    yield replace(first, profile=replace(first.profile, spread=0.0))
-    yield from readings[1:]
-    if first.profile.spread:
-        for profile in first.profile.bounds():
-            yield replace(first, profile=replace(profile, spread=0.0))
+def _offer_depths(trials: _Trials, pp: int) -> int:
+    """Async depth 1 and the number of stages: the best of those that pay, or 0."""
+    depths = sorted({1, pp})
+    merits = {
+        depth: _worth(trials.goal, _with(trials.case, async_depth=depth))[0]
+        for depth in depths
+    }
+    chosen = 0
+    # The better one first: the other must then gain on top of it.
+    for depth in sorted(depths, key=lambda depth: -merits[depth]):
+        name, setting = f"async depth {depth}", f"--pp-async-batch-depth {depth}"
+        case = _with(trials.case, async_depth=depth)
+        if trials.offer(name, setting, case):
+            chosen = depth
+    return chosen
 
 
-def even_filling_pays(choices: Sequence[Choice]) -> bool:
-    """Whether even filling gains something under at least one reading."""
-    gains = [choice.gain_high for choice in choices if choice.setting == PLUGIN]
-    return any(gain is not None and gain >= _PAYS for gain in gains)
+def _partition(layers: tuple[int, ...]) -> str:
+    return f"SGLANG_PP_LAYER_PARTITION={','.join(map(str, layers))}"
+
+
+def _with(case: Case, **settings: int) -> Case:
+    return replace(case, server=replace(case.server, **settings))  # type: ignore[arg-type]

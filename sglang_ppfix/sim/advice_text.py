@@ -4,8 +4,9 @@ from rich.console import Console
 from rich.table import Table
 
 from .advice import Advice
-from .advice_choices import Choice
-from .layouts import Wish
+from .advice_value import Choice
+from .layouts import Layout, Wish
+from .server import default_chunk
 
 
 def print_advice(advice: Advice, console: Console) -> None:
@@ -16,30 +17,41 @@ def print_advice(advice: Advice, console: Console) -> None:
     for column in ("layout", "tok/s", "low - high", "ms per token", "KV tokens"):
         table.add_column(column, justify="left" if column == "layout" else "right")
     for layout in advice.layouts:
-        mark = " <-" if layout is advice.best else ""
-        table.add_row(
-            layout.name + mark,
-            f"{layout.tok_s:.1f}{' reported' if layout.reported else ''}",
-            f"{layout.low:.0f} - {layout.high:.0f}",
-            f"{layout.tpot_ms:.1f}",
-            f"{layout.kv_tokens:,}" if layout.fits else "does not fit",
-        )
+        table.add_row(*_layout_cells(layout, layout is advice.best))
     console.print(table)
     if advice.pipeline is not None:
         console.print(_choices(advice))
-        sizes = ", ".join(map(str, advice.graph_sizes))
-        chunk = advice.chunk or "as SGLang sets it, others are not better"
-        console.print(
-            f"target slots {advice.target_slots}, micro-batches of at most {advice.cap}"
-            f" (CUDA graphs that can be used: {sizes}), no async depth, chunk size "
-            f"{chunk}",
-            highlight=False,
-        )
+        console.print(_settings(advice, advice.pipeline), highlight=False)
     for note in advice.notes:
         console.print(f"- {note}", highlight=False)
     for number, command in enumerate(advice.commands):
         console.print("or, as a pipeline:" if number else "command:", highlight=False)
         console.print(f"  {command}", highlight=False, soft_wrap=True)
+
+
+def _layout_cells(layout: Layout, best: bool) -> tuple[str, str, str, str, str]:
+    name = layout.name + (" <-" if best else "")
+    if not layout.fits:
+        return (name, "", "", "", "does not fit")
+    return (
+        name,
+        f"{layout.tok_s:.1f}{' reported' if layout.reported else ''}",
+        f"{layout.low:.0f} - {layout.high:.0f}",
+        f"{layout.figures.tpot_ms:.1f}",
+        f"{layout.kv_tokens:,}",
+    )
+
+
+def _settings(advice: Advice, pipeline: Layout) -> str:
+    sizes = ", ".join(map(str, advice.graph_sizes))
+    own = default_chunk(advice.wish.gpu.memory)
+    slots = f"target slots {advice.target_slots}, " if pipeline.plugin else ""
+    depth = f"async depth {pipeline.depth}" if pipeline.depth else "no async depth"
+    return (
+        f"{slots}micro-batches of at most {advice.cap} (CUDA graphs that can be used: "
+        f"{sizes}), {depth}, "
+        f"chunk size {pipeline.chunk or f'as SGLang sets it ({own})'}"
+    )
 
 
 def _what(wish: Wish) -> str:
@@ -60,21 +72,23 @@ def _choices(advice: Advice) -> Table:
     )
     for column in ("choice", "setting"):
         table.add_column(column)
-    for column in ("tok/s", "gain", "gain, low - high"):
+    for column in ("tok/s", "ms per token", "gain", "gain, low - high"):
         table.add_column(column, justify="right")
     for choice in advice.choices:
         table.add_row(*_cells(choice))
     table.add_section()
-    for choice in advice.rejected:
-        what, setting, *rest = _cells(choice)
-        table.add_row(f"not: {what}", setting, *rest)
+    for verdict, choices in (("unsure", advice.unsure), ("not", advice.rejected)):
+        for choice in choices:
+            what, *rest = _cells(choice)
+            table.add_row(f"{verdict}: {what}", *rest)
     return table
 
 
-def _cells(choice: Choice) -> tuple[str, str, str, str, str]:
+def _cells(choice: Choice) -> tuple[str, ...]:
     if choice.gain is None or choice.gain_low is None or choice.gain_high is None:
         gain = spread = ""
     else:
         gain = f"{100 * choice.gain:+.0f} %"
         spread = f"{100 * choice.gain_low:+.0f} to {100 * choice.gain_high:+.0f} %"
-    return (choice.what, choice.setting, f"{choice.tok_s:.0f}", gain, spread)
+    figures = f"{choice.tok_s:.0f}", f"{choice.tpot_ms:.1f}"
+    return (choice.what, choice.setting, *figures, gain, spread)

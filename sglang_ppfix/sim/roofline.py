@@ -19,6 +19,8 @@ _READS, _READS_EXPERTS, _COMPUTES = 0.75, 0.5, 0.45
 # Launches, norms, routing and small kernels of a layer, CUDA graphs on.
 _LAYER_OVERHEAD = 25e-6
 _SAMPLING = 0.2e-3
+# Part of the memory that SGLang gives to weights and KV.
+_USABLE = 0.88
 #: Relative uncertainty of a profile that nothing was measured for.
 SPREAD = 0.35
 
@@ -55,7 +57,7 @@ class LayersCurve:
         plain += self.sparse * model.shared
         reads = plain / _READS + self.sparse * touched * model.expert / _READS_EXPERTS
         kv = layers / model.layers * model.kv * self.context * count / _READS
-        memory = (reads / tp + kv / (tp if model.kv_split else 1)) / gpu.bandwidth
+        memory = (reads / tp + kv / model.kv_parts(tp)) / gpu.bandwidth
         flops = layers / model.layers * model.active_flops * count / tp
         return (
             max(memory, flops / (gpu.flops * _COMPUTES))
@@ -88,6 +90,19 @@ def layer_times(
     return [
         dense if layer < model.dense_layers else sparse for layer in range(model.layers)
     ]
+
+
+def kv_tokens(model: ModelShape, gpu: Gpu, layers: Sequence[int], tp: int) -> int:
+    """Tokens of context that the fullest stage can hold beside its weights."""
+    first, least = 0, float("inf")
+    for stage, count in enumerate(layers):
+        weights = sum(model.layer_bytes(i) for i in range(first, first + count))
+        weights += model.head * ((stage == 0) + (stage == len(layers) - 1))
+        first += count
+        free = gpu.memory * _USABLE - weights / tp
+        per_token = model.kv * count / model.layers / model.kv_parts(tp)
+        least = min(least, free / per_token)
+    return max(int(least), 0)
 
 
 def estimate(
