@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 
 from .hooks.change import from_words
+from .keys import bearer
 
 TIMEOUT = aiohttp.ClientTimeout(total=30)
 
@@ -20,13 +21,17 @@ class RemoteServer:
 
     Args:
         url: base address, ``http://host:port``.
-        api_key: sent as a bearer token; SGLang's ``--admin-api-key`` guards the switch
-            where one is set, else ``--api-key``.
+        api_key: sent as a bearer token (SGLang's ``--api-key``).
+        admin_key: sent in its place with a change of the switch, which SGLang's
+            ``--admin-api-key`` guards where one is set.
     """
 
-    def __init__(self, url: str, api_key: str | None = None) -> None:
+    def __init__(
+        self, url: str, api_key: str | None = None, admin_key: str | None = None
+    ) -> None:
         self.url = url.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._headers = bearer(api_key)
+        self._admin_headers = bearer(admin_key)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> "RemoteServer":
@@ -42,7 +47,12 @@ class RemoteServer:
             await self._session.close()
 
     async def request(
-        self, method: str, path: str, body: Any = None, timeout_s: float | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        timeout_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         """JSON answer to a request.
 
@@ -54,10 +64,13 @@ class RemoteServer:
         timeout = TIMEOUT if timeout_s is None else aiohttp.ClientTimeout(timeout_s)
         try:
             async with self._session.request(
-                method, self.url + path, json=body, timeout=timeout
+                method, self.url + path, json=body, timeout=timeout, headers=headers
             ) as reply:
                 if reply.status in (401, 403):
-                    raise RemoteError(f"{self.url}{path}: refused; give --api-key")
+                    raise RemoteError(
+                        f"{self.url}{path}: refused ({reply.status}); give --api-key, "
+                        "and --admin-api-key for changes where the server has one"
+                    )
                 if reply.status != 200:
                     text = (await reply.text())[:200]
                     raise RemoteError(f"{self.url}{path}: {reply.status} {text}")
@@ -95,7 +108,9 @@ class RemoteServer:
             RemoteError: the server refused.
         """
         body = {"server_args": from_words(words)}
-        answer = await self.request("POST", "/set_internal_state", body)
+        answer = await self.request(
+            "POST", "/set_internal_state", body, headers=self._admin_headers
+        )
         state = await self.state()
         if answer is not True and answer != [True] * len(answer):
             raise RemoteError(f"{self.url} refused: {state['refused']}")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from sglang_ppfix.ab import ABPlan, Comparison, run_ab
 from sglang_ppfix.hooks.change import POLICY_CODES, ChangeError
-from sglang_ppfix.remote import RemoteError, RemoteServer
+from sglang_ppfix.remote import RemoteError
 
 from . import UserError
-from .set import add_server_arguments
+from .set import add_server_arguments, server_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print the verdict; 0 whatever it says."""
+    if args.seconds < 1 or args.settle < 0:
+        raise UserError(
+            f"--seconds {args.seconds:g}, --settle {args.settle:g}: "
+            "at least 1, and at least 0"
+        )
+    if args.json and not args.json.parent.is_dir():
+        raise UserError(f"--json {args.json}: {args.json.parent} is no folder")
     plan = ABPlan(
         (args.baseline, args.policy),
         args.pairs,
@@ -52,14 +59,14 @@ def run(args: argparse.Namespace) -> int:
         comparison = asyncio.run(_run(args, plan))
     except (ChangeError, RemoteError) as error:
         raise UserError(str(error)) from error
+    print(comparison.verdict())
     if args.json:
         args.json.write_text(json.dumps(comparison.to_json(), indent=1) + "\n")
-    print(comparison.verdict())
     return 0
 
 
 async def _run(args: argparse.Namespace, plan: ABPlan) -> Comparison:
-    async with RemoteServer(args.url, args.api_key) as server:
+    async with server_of(args) as server:
         return await run_ab(server, plan, lambda line: print(line, file=sys.stderr))
 
 

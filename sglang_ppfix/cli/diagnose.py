@@ -8,6 +8,7 @@ from sglang_ppfix.observe import diagnosis_run as run_module
 from sglang_ppfix.observe.diagnosis_text import as_data
 
 from . import UserError
+from .set import add_key_argument
 
 HELP = "say from a log file or a live server what limits the pipeline"
 
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="server logs, plain or gzip; - is stdin",
     )
     parser.add_argument("--url", help="a live server, e.g. http://127.0.0.1:30000")
+    add_key_argument(parser)
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="how long to watch it (%(default)s)"
     )

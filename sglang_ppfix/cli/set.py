@@ -29,13 +29,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--url`` and ``--api-key``, as every verb that asks a server has them."""
+    """``--url`` and the keys, as every verb that asks a server has them."""
     parser.add_argument("--url", required=True, help="base address of the server")
+    add_key_argument(parser)
+    parser.add_argument(
+        "--admin-api-key",
+        default=os.environ.get("SGLANG_ADMIN_API_KEY"),
+        help="for changes, where the server has one (default: the environment's "
+        "SGLANG_ADMIN_API_KEY)",
+    )
+
+
+def add_key_argument(parser: argparse.ArgumentParser) -> None:
+    """``--api-key``."""
     parser.add_argument(
         "--api-key",
         default=os.environ.get("SGLANG_API_KEY"),
         help="bearer token (default: the environment's SGLANG_API_KEY)",
     )
+
+
+def server_of(args: argparse.Namespace) -> RemoteServer:
+    """The server that the arguments name."""
+    return RemoteServer(args.url, args.api_key, args.admin_api_key)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _change(args: argparse.Namespace, words: dict[str, str]) -> int:
-    async with RemoteServer(args.url, args.api_key) as server:
+    async with server_of(args) as server:
         state = await server.change(words)
         print(
             f"policy {state['policy']}, target slots {state['target_slots']}, "

@@ -19,7 +19,11 @@ from .log_ranks import Divergence, compare_digests
 
 
 def diagnose_live(
-    url: str, seconds: float, files: Sequence[str], hints: Hints
+    url: str,
+    seconds: float,
+    files: Sequence[str],
+    hints: Hints,
+    api_key: str | None = None,
 ) -> Report:
     """Watch a server for some seconds and diagnose it.
 
@@ -28,6 +32,7 @@ def diagnose_live(
         seconds: how long to watch.
         files: logs of the same server, read beside it; may be empty.
         hints: what the user knows.
+        api_key: the server's ``--api-key``, where it has one.
 
     Raises:
         DiagnoseError: the server does not answer, or is no SGLang server.
@@ -36,7 +41,7 @@ def diagnose_live(
     if urlsplit(url).scheme not in ("http", "https"):
         raise DiagnoseError(f"--url {url!r}: must start with http:// or https://")
     try:
-        samples = asyncio.run(watch(url.rstrip("/"), seconds))
+        samples = asyncio.run(watch(url.rstrip("/"), seconds, api_key))
     except (aiohttp.ClientError, OSError, asyncio.TimeoutError, ValueError) as error:
         reason = str(error) or type(error).__name__
         raise DiagnoseError(

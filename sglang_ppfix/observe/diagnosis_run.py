@@ -24,6 +24,7 @@ class Request:
         url: a live server to sample for ``seconds``.
         plot: where to draw the log.
         hints: what the user knows.
+        api_key: of the live server, where it has one.
     """
 
     files: tuple[str, ...] = ()
@@ -31,6 +32,7 @@ class Request:
     seconds: float = 20.0
     plot: str | None = None
     hints: Hints = field(default_factory=Hints)
+    api_key: str | None = None
 
     @classmethod
     def from_arguments(cls, given: Mapping[str, Any]) -> "Request":
@@ -61,6 +63,7 @@ class Request:
             given["seconds"],
             given["plot"],
             hints,
+            given["api_key"],
         )
 
 
@@ -96,7 +99,11 @@ def diagnose(request: Request) -> Report:
         from .diagnosis_live import diagnose_live
 
         found = diagnose_live(
-            request.url, request.seconds, request.files, request.hints
+            request.url,
+            request.seconds,
+            request.files,
+            request.hints,
+            request.api_key,
         )
     else:
         found = diagnose_logs(request.files, request.hints)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
+from urllib.parse import urlsplit
 
 
 class NoGpuError(RuntimeError):
@@ -42,6 +43,11 @@ class GpuUse:
             f"({min(self.busy):.0%} to {max(self.busy):.0%}){watts}{limit}, memory "
             f"{self.used_gb:.0f} of {self.total_gb:.0f} GB"
         )
+
+
+def is_here(url: str) -> bool:
+    """Whether a server runs on this machine, whose GPUs then are its own."""
+    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1", "0.0.0.0")
 
 
 def sample_gpus(

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from .gpu import GpuUse, NoGpuError, sample_gpus
+from sglang_ppfix.keys import bearer
+
+from .gpu import GpuUse, NoGpuError, is_here, sample_gpus
 
 _TIMEOUT_S = 10.0
 _LOADS_S = 0.1
@@ -49,10 +50,11 @@ class Samples:
     no_gpu: str = ""
 
 
-async def watch(url: str, seconds: float) -> Samples:
-    """Ask a server again and again for ``seconds``."""
+async def watch(url: str, seconds: float, api_key: str | None = None) -> Samples:
+    """Ask a server again and again for ``seconds``, with its ``--api-key``."""
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    headers = bearer(api_key)
+    async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
         samples = Samples(await _server_info(session, url))
         samples.before = await _metrics(session, url)
         gpus = asyncio.create_task(_gpus(url, seconds))
@@ -103,7 +105,7 @@ async def _metrics(session: aiohttp.ClientSession, url: str) -> Metrics:
 
 
 async def _gpus(url: str, seconds: float) -> tuple[list[GpuUse], str]:
-    if urlsplit(url).hostname not in ("127.0.0.1", "localhost", "::1", "0.0.0.0"):
+    if not is_here(url):
         return [], "no GPU samples: the server is on another machine"
     try:
         return await asyncio.to_thread(sample_gpus, seconds), ""
