@@ -118,13 +118,35 @@ def _case_profile(
     )
 
 
+def check_split(layers: tuple[int, ...], stages: int, total: int, whose: str) -> None:
+    """Refuse a split that is not one of this model.
+
+    Raises:
+        ValueError: another number of stages, an empty stage, or a wrong sum.
+    """
+    shown = ",".join(map(str, layers))
+    if len(layers) != stages or min(layers) < 1:
+        raise ValueError(
+            f"--layers {shown}: allowed are {stages} numbers of at least 1"
+        )
+    if sum(layers) != total:
+        raise ValueError(
+            f"--layers {shown}: sum to {sum(layers)}, {whose} has {total} layers"
+        )
+
+
 def the_case(layers: tuple[int, ...] | None = None) -> Preset:
     """Kimi K2.6 on 8 RTX PRO 6000 over PCIe.
 
     Args:
         layers: layers per stage; None means SGLang's default. Stock's figures were
             measured with the default, so the stage times do not change with this.
+
+    Raises:
+        ValueError: another number of stages, or of layers.
     """
+    if layers is not None:
+        check_split(layers, _STAGES, _LAYERS, "preset the-case")
     split = layers or default_layers(_LAYERS, _STAGES)
     shapes = ("experts", "affine", "tp8")
     readings = [

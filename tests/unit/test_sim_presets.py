@@ -50,6 +50,13 @@ def test_the_case_filled_evenly_is_in_the_predicted_range() -> None:
     assert sixteen[1] == 16
 
 
+@pytest.mark.parametrize("layers", [(8,) * 7, (4, 4, 4, 4, 4, 4, 4, 1), (61, *[0] * 7)])
+def test_the_case_has_61_layers(layers: tuple[int, ...]) -> None:
+    """Stage times are shares of the whole: breaks when a part is taken for it."""
+    with pytest.raises(ValueError, match=r"--layers .*: (allowed are 8|sum to 29)"):
+        the_case(layers)
+
+
 def test_r1_is_predicted_from_two_of_its_four_figures() -> None:
     """t(1) and t(2) are from 1 and 2 clients; 4 and 8 follow, and only with the wait
     that async depth costs: the law alone says 82 and 145 instead of 67.6 and 105.6."""
