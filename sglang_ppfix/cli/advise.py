@@ -14,6 +14,7 @@ from sglang_ppfix.sim.layouts import Wish
 from sglang_ppfix.sim.model_config import read_config
 
 from . import UserError
+from ._files import check_outputs, writing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Work it out and show it."""
+    check_outputs({"--json": args.json})
     try:
         wish = Wish(
             model=read_config(args.config),
@@ -70,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print_advice(advice, Console(width=None if sys.stdout.isatty() else 120))
     if args.json:
-        Path(args.json).write_text(document + "\n")
+        with writing():
+            Path(args.json).write_text(document + "\n")
     return 0
 
 
