@@ -4,113 +4,41 @@ import argparse
 import json
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
 
 from sglang_ppfix.sim import Server
-from sglang_ppfix.sim.cases import (
-    LoadOptions,
-    Stages,
-    Sweep,
-    own_cases,
-    preset_cases,
-)
+from sglang_ppfix.sim.cases import Sweep, own_cases, preset_cases
+from sglang_ppfix.sim.hardware import find_gpu, find_link
+from sglang_ppfix.sim.load_options import LoadOptions
+from sglang_ppfix.sim.model_config import read_config
 from sglang_ppfix.sim.policies import POLICIES
-from sglang_ppfix.sim.presets import preset, preset_names
+from sglang_ppfix.sim.presets import preset
+from sglang_ppfix.sim.server import default_chunk
+from sglang_ppfix.sim.stage_source import Shape, Stages
 from sglang_ppfix.sim.sweep import Case, run_case, run_cases, without_bounds
 from sglang_ppfix.sim.table import rows_table
 
 from . import UserError
+from ._files import check_outputs, writing
+from ._simulate_options import add_arguments
 
-_DEFAULT_POLICIES = ("stock", "balanced")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the verb; several values separated by commas make a sweep."""
-    what = parser.add_argument_group("what to simulate")
-    what.add_argument(
-        "--preset",
-        metavar="NAME",
-        help=f"a reported server: {', '.join(preset_names())}",
-    )
-    what.add_argument("--pp", type=int, default=8, metavar="P", help="stages")
-    what.add_argument(
-        "--stage-ms",
-        default="2+2b",
-        metavar="TIME",
-        help='decode of a stage: "2+1.8b" (b requests), or a profile file',
-    )
-    what.add_argument(
-        "--prefill-ms", metavar="TIME", help='prefill of a stage: "5+0.02n" (n tokens)'
-    )
-    what.add_argument("--hop-ms", type=float, metavar="MS", help="to the next stage")
-    what.add_argument(
-        "--head-ms", type=float, default=0.0, metavar="MS", help="extra on the last one"
-    )
-    what.add_argument(
-        "--spread", type=float, default=0.0, metavar="PART", help="of stage times: 0.1"
-    )
-    what.add_argument("--max-running-requests", type=int, default=64, metavar="N")
-    what.add_argument(
-        "--chunked-prefill-size", type=int, default=8192, metavar="TOKENS"
-    )
-    what.add_argument("--kv-tokens", type=int, metavar="TOKENS", help="KV pool")
-    sweep = parser.add_argument_group("policies, and values to sweep")
-    sweep.add_argument(
-        "--policies",
-        type=_names,
-        default=_DEFAULT_POLICIES,
-        metavar="NAME,...",
-        help=f"of {', '.join(POLICIES)}; all",
-    )
-    sweep.add_argument("--clients", type=_integers, default=(), metavar="C,C,...")
-    sweep.add_argument("--async-depth", type=_integers, metavar="D,D,...")
-    sweep.add_argument("--cap", type=_integers, metavar="N,N,...")
-    sweep.add_argument(
-        "--slots", type=_integers, metavar="S,S,...", help="target slots"
-    )
-    sweep.add_argument(
-        "--layers",
-        type=_splits,
-        metavar="N,N,...[/N,N,...]",
-        help="layers of each stage; several splits separated by /",
-    )
-    load = parser.add_argument_group("load")
-    load.add_argument(
-        "--load",
-        metavar="KIND",
-        help="closed (default), burst, poisson, or the file of a trace",
-    )
-    load.add_argument("--requests", type=int, metavar="N")
-    load.add_argument("--rate", type=float, metavar="PER_S", help="of arrivals")
-    load.add_argument("--prompt-tokens", type=float, metavar="N", help="mean")
-    load.add_argument("--output-tokens", type=float, metavar="N", help="mean")
-    load.add_argument("--lengths", metavar="SHAPE", help="fixed, uniform, long-tail")
-    load.add_argument("--seed", type=int, metavar="N")
-    out = parser.add_argument_group("results")
-    out.add_argument(
-        "--json",
-        nargs="?",
-        const="-",
-        metavar="FILE",
-        help="all figures, to the file or else to standard output",
-    )
-    out.add_argument("--plot", type=Path, metavar="FILE", help="picture (PNG)")
-    out.add_argument(
-        "--gantt", type=Path, metavar="FILE", help="stages over time (PNG)"
-    )
-    out.add_argument("--trace", type=Path, metavar="FILE", help="Perfetto trace (JSON)")
-    out.add_argument("--jobs", type=int, metavar="N", help="processes")
-    out.add_argument(
-        "--no-bounds", action="store_true", help="one run a row, no uncertainty"
-    )
+__all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the sweep and show what came out."""
+    names = ("json", "plot", "gantt", "trace")
+    check_outputs({f"--{name}": getattr(args, name) for name in names})
+    if (args.plot or args.gantt) and find_spec("matplotlib") is None:
+        raise UserError(
+            "--plot and --gantt need matplotlib: pip install 'sglang-ppfix[plot]'"
+        )
     try:
+        _check_together(args)
         cases = _cases(args)
         if args.no_bounds:
             cases = [
@@ -119,13 +47,11 @@ def run(args: argparse.Namespace) -> int:
         with Progress(console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task("simulating", total=len(cases))
             rows = run_cases(cases, args.jobs, lambda: progress.advance(task))
-        for path in (args.plot, args.gantt, args.trace):
-            if path is not None and not path.resolve().parent.is_dir():
-                raise UserError(f"{path}: its folder does not exist")
-        _pictures(args, cases, rows)
+        title = _title(args, cases)
+        with writing():
+            _pictures(args, cases, rows, title)
     except ValueError as error:
         raise UserError(str(error)) from None
-    title = _title(args)
     document = json.dumps({"title": title, "rows": rows}, indent=1)
     if args.json == "-":
         print(document)
@@ -133,9 +59,32 @@ def run(args: argparse.Namespace) -> int:
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(rows_table(rows, title))
     if args.json:
-        Path(args.json).write_text(document + "\n")
+        with writing():
+            Path(args.json).write_text(document + "\n")
         console.print(f"figures: {args.json}")
     return 0
+
+
+def _check_together(args: argparse.Namespace) -> None:
+    """Refuse options of which one would be ignored.
+
+    Raises:
+        ValueError: which ones.
+    """
+    # Each is another source of stage times.
+    times = ("preset", "stage_ms", "prefill_ms", "head_ms")
+    machine = ("gpu", "link", "tp")
+    if args.config is None:
+        for name in machine:
+            if getattr(args, name) is not None:
+                raise ValueError(f"--{name}: needs --config, the model's config.json")
+        return
+    for name in times:
+        if getattr(args, name) is not None:
+            option = name.replace("_", "-")
+            raise ValueError(f"--config: allowed is it or --{option}, not both")
+    if args.gpu is None:
+        raise ValueError("--config: needs --gpu")
 
 
 def _cases(args: argparse.Namespace) -> list[Case]:
@@ -161,50 +110,64 @@ def _cases(args: argparse.Namespace) -> list[Case]:
     if args.preset is not None:
         options = LoadOptions(**given) if given else None
         return preset_cases(preset(args.preset), sweep, options)
+    stages = _stages(args)
+    chunk = args.chunked_prefill_size
+    if chunk is None:
+        chunk = 8192
+        if isinstance(stages, Shape):
+            chunk = default_chunk(stages.gpu.memory)
     server = Server(
         args.pp,
         max_running_requests=args.max_running_requests,
-        chunked_prefill_size=args.chunked_prefill_size or None,
+        chunked_prefill_size=chunk or None,
         kv_tokens=args.kv_tokens,
     )
-    stages = Stages(
-        args.stage_ms, args.prefill_ms, args.hop_ms, args.head_ms, args.spread
-    )
-    sweep = replace(sweep, clients=sweep.clients or (8, 16, 32))
     return own_cases(server, stages, sweep, LoadOptions(**given))
 
 
+def _stages(args: argparse.Namespace) -> Stages | Shape:
+    if args.config is None:
+        return Stages(
+            args.stage_ms or "2+2b",
+            args.prefill_ms,
+            args.hop_ms,
+            args.head_ms or 0.0,
+            args.spread or 0.0,
+        )
+    return Shape(
+        read_config(args.config),
+        find_gpu(args.gpu),
+        find_link(args.link or "pcie5"),
+        1 if args.tp is None else args.tp,
+        args.hop_ms,
+        args.spread,
+    )
+
+
 def _pictures(
-    args: argparse.Namespace, cases: list[Case], rows: list[dict[str, object]]
+    args: argparse.Namespace,
+    cases: list[Case],
+    rows: list[dict[str, object]],
+    title: str,
 ) -> None:
     if args.plot or args.gantt:
         from sglang_ppfix.sim import plot
     if args.plot:
-        plot.curves(rows, args.plot, _title(args))
+        plot.curves(rows, args.plot, title)
     if args.gantt or args.trace:
         chosen = cases[-len({case.policy for case in cases}) :]
         runs = [run_case(case, record=True) for case in chosen]
         if args.gantt:
-            plot.gantt(runs, args.gantt, _title(args))
+            plot.gantt(runs, args.gantt, title)
         if args.trace:
             from sglang_ppfix.sim.perfetto import chrome_trace
 
             args.trace.write_text(json.dumps(chrome_trace(runs)))
 
 
-def _title(args: argparse.Namespace) -> str:
+def _title(args: argparse.Namespace, cases: list[Case]) -> str:
     if args.preset is not None:
         return f"{args.preset}: {preset(args.preset).source}"
-    return f"PP{args.pp}, stage {args.stage_ms} ms (simulated)"
-
-
-def _integers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
-
-
-def _splits(text: str) -> tuple[tuple[int, ...], ...]:
-    return tuple(_integers(part) for part in text.split("/"))
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(","))
+    if args.config is not None:
+        return f"{cases[0].readings[0].profile.name}, PP{args.pp} (simulated)"
+    return f"PP{args.pp}, stage {args.stage_ms or '2+2b'} ms (simulated)"

@@ -3,18 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 
-import numpy as np
-
-from .load import Load, closed_loop, lengths
-from .load import poisson as poisson_load
+from .load_options import LoadOptions
 from .policies import POLICIES
 from .presets import Preset, Reading, the_case
-from .profile_file import read_profile
 from .server import Server
+from .stage_source import Shape, Stages
 from .sweep import Case
-from .traces import read_trace
+
+# Of a load that is made for numbers of clients, where none is given.
+_CLIENTS = (8, 16, 32)
 
 
 @dataclass(frozen=True)
@@ -44,88 +42,14 @@ class Sweep:
                 raise ValueError(f"--policies {policy}: allowed are {allowed}")
         if any(clients < 1 for clients in self.clients):
             raise ValueError(f"--clients {min(self.clients)}: allowed is 1 or more")
-
-
-@dataclass(frozen=True)
-class LoadOptions:
-    """What a load is made of.
-
-    Attributes:
-        kind: ``closed``, ``burst``, ``poisson`` or the path of a trace file.
-        requests: of the whole run; None takes eight per client.
-        prompt: mean prompt tokens.
-        output: mean output tokens.
-        shape: of both: ``fixed``, ``uniform``, ``long-tail``.
-        rate: arrivals per second of ``poisson``, or in place of a trace's own.
-        seed: of everything random.
-    """
-
-    kind: str = "closed"
-    requests: int | None = None
-    prompt: float = 100
-    output: float = 200
-    shape: str = "uniform"
-    rate: float | None = None
-    seed: int = 0
-
-    def make(self, clients: int) -> Load:
-        """The load for ``clients``.
-
-        Raises:
-            ValueError: values that do not fit together.
-        """
-        count = self.requests or 8 * clients
-        if self.kind == "closed":
-            return closed_loop(
-                clients,
-                count,
-                self.prompt,
-                self.output,
-                shape=self.shape,
-                seed=self.seed,
-            )
-        if self.kind == "burst":
-            rng = np.random.default_rng(self.seed)
-            return Load(
-                f"burst {clients}",
-                lengths(self.prompt, clients, rng, self.shape),
-                lengths(self.output, clients, rng, self.shape),
-                arrivals=[0.0] * clients,
-            )
-        if self.kind == "poisson":
-            if self.rate is None or self.rate <= 0:
-                raise ValueError("--load poisson: needs --rate, arrivals per second")
-            return poisson_load(
-                self.rate,
-                self.requests or 1000,
-                self.prompt,
-                self.output,
-                shape=self.shape,
-                seed=self.seed,
-            )
-        return read_trace(
-            Path(self.kind), requests=self.requests, rate=self.rate, seed=self.seed
-        )
-
-    @property
-    def by_clients(self) -> bool:
-        """Whether the load is one per number of clients."""
-        return self.kind in ("closed", "burst")
-
-
-@dataclass(frozen=True)
-class Stages:
-    """What a profile is made of, beside the layers (see ``read_profile``)."""
-
-    text: str
-    prefill: str | None = None
-    hop_ms: float | None = None
-    head_ms: float = 0.0
-    spread: float = 0.0
+        sums = {sum(layers) for layers in self.layers if layers is not None}
+        if len(sums) > 1:
+            shown = ", ".join(map(str, sorted(sums)))
+            raise ValueError(f"--layers: splits of one model, but with {shown} layers")
 
 
 def own_cases(
-    server: Server, stages: Stages, sweep: Sweep, options: LoadOptions
+    server: Server, stages: Stages | Shape, sweep: Sweep, options: LoadOptions
 ) -> list[Case]:
     """Cases of a server that the user describes.
 
@@ -133,37 +57,28 @@ def own_cases(
         ValueError: values that are not allowed or do not fit together.
     """
     cases = []
-    clients = sweep.clients if options.by_clients else (0,)
+    clients = options.counts(sweep.clients, _CLIENTS)
     loads = {count: options.make(count) for count in clients}
     for layers, depth, cap, slots in product(
         sweep.layers, sweep.depths, sweep.caps, sweep.slots
     ):
-        profile = read_profile(
-            stages.text,
-            server.pp_size,
-            prefill=stages.prefill,
-            hop_ms=stages.hop_ms,
-            head_ms=stages.head_ms,
-            layers=layers,
-            spread=stages.spread,
-        )
+        kv_tokens = server.kv_tokens
+        if kv_tokens is None:
+            kv_tokens = stages.kv_tokens(server.pp_size, layers)
         changed = replace(
             server,
             async_depth=server.async_depth if depth is None else depth,
             cap=server.cap if cap is None else cap,
             target_slots=server.target_slots if slots is None else slots,
+            kv_tokens=kv_tokens,
         )
-        labels = _labels(changed, layers)
-        for count, policy in product(clients, sweep.policies):
-            case = Case(
-                policy,
-                changed,
-                loads[count],
-                (Reading("given", profile),),
-                dict(labels),
-            )
-            case.labels["clients"] = count or None
-            cases.append(case)
+        for count in clients:
+            load = loads[count]
+            profile = stages.profile(server.pp_size, layers, load)
+            readings = (Reading("given", profile),)
+            labels = {**_labels(changed, layers), "clients": count or None}
+            for policy in sweep.policies:
+                cases.append(Case(policy, changed, load, readings, dict(labels)))
     return cases
 
 
@@ -177,13 +92,16 @@ def preset_cases(
     """
     if sweep.layers != (None,) and preset.name != "the-case":
         raise ValueError(f"--layers: preset {preset.name} has no layers to split")
+    clients = sweep.clients or preset.clients
+    if options is not None:
+        clients = options.counts(sweep.clients, preset.clients)
     cases = []
     for layers, depth, cap, slots, count, policy in product(
         sweep.layers,
         sweep.depths,
         sweep.caps,
         sweep.slots,
-        sweep.clients or preset.clients,
+        clients,
         sweep.policies,
     ):
         chosen = the_case(layers) if layers else preset
@@ -196,7 +114,7 @@ def preset_cases(
         )
         load = options.make(count) if options else chosen.load(count)
         labels = _labels(server, layers)
-        labels["clients"] = count
+        labels["clients"] = count or None
         if policy == "stock" and server == preset.server and not layers:
             labels["reported"] = preset.reported.get(count)
         cases.append(Case(policy, server, load, chosen.readings, labels))
