@@ -1,6 +1,12 @@
-"""A running server: is every rank hooked, with one version and one policy?"""
+"""A running server: is every rank hooked, with one version and one policy?
+
+The server shows what came around the ring from TP rank 0 of each stage. Of the other
+TP ranks only what was agreed at start-up is known (``hooks.agreement``).
+"""
 
 import asyncio
+import json
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,16 +38,17 @@ def server(url: str, api_key: str | None = None) -> Iterator[Check]:
         return
     for number, state in enumerate(states):
         where = url if len(states) == 1 else f"{url}, data-parallel rank {number}"
-        yield from judge(state, info, where)
+        yield from judge(state, info, where, _work(url, with_key=bool(api_key)))
 
 
-def judge(state: Any, info: dict[str, Any], where: str) -> Iterator[Check]:
+def judge(state: Any, info: dict[str, Any], where: str, work: str) -> Iterator[Check]:
     """Judge one entry of ``internal_states``.
 
     Args:
         state: the entry; the plugin's part is under ``ppfix``.
         info: all of ``/server_info``.
         where: what to call this server.
+        work: command that gives it something to do.
     """
     ours = state.get("ppfix") if isinstance(state, dict) else None
     if not isinstance(ours, dict):
@@ -49,8 +56,9 @@ def judge(state: Any, info: dict[str, Any], where: str) -> Iterator[Check]:
         yield Check(_NAME, State.FAIL, text, _restart())
         return
     if not ours.get("active", True):
-        text = f"{where}: stock behaviour, because of {ours.get('reason', 'unknown')}"
-        yield Check(_NAME, State.WARN, text)
+        reason = ours.get("reason", "unknown")
+        text = f"{where}: stock behaviour, because of {reason}"
+        yield Check(_NAME, State.WARN, text, _restart(f"without {reason}"))
         return
     stages = ours.get("stages") or info.get("pp_size") or 1
     ranks = [rank for rank in ours.get("ranks") or [] if isinstance(rank, dict)]
@@ -62,7 +70,7 @@ def judge(state: Any, info: dict[str, Any], where: str) -> Iterator[Check]:
             State.WARN,
             f"{where}: PP rank 0 is hooked ({said}); the other ranks have not "
             "reported yet, as they do while requests run",
-            "send a request, then run this again",
+            work,
         )
         return
     if missing:
@@ -83,11 +91,37 @@ def judge(state: Any, info: dict[str, Any], where: str) -> Iterator[Check]:
         text = f"{where}: runs plugin {ours['version']}, here it is {__version__}"
         yield Check(_NAME, State.WARN, text, _restart())
         return
-    yield Check(_NAME, State.OK, f"{where}: all {stages} PP ranks are hooked, {said}")
+    text = f"{where}: all {stages} PP ranks are hooked, {said}"
+    yield Check(_NAME, State.OK, f"{text}{_followers(info)}")
 
 
-def _restart() -> str:
-    return "SGLANG_PPFIX=1 python -m sglang.launch_server ...    # on every node"
+def _followers(info: dict[str, Any]) -> str:
+    """What is known of the ranks that are not shown; empty where there are none."""
+    size = info.get("tp_size")
+    if not isinstance(size, int) or size < 2:
+        return ""
+    others = "TP rank 1" if size == 2 else f"TP ranks 1 to {size - 1}"
+    return (
+        f" (seen at TP rank 0 of each; {others} had the same plugin and settings at "
+        "start-up, and cannot be seen since)"
+    )
+
+
+def _restart(how: str = "on every node") -> str:
+    return f"SGLANG_PPFIX=1 python -m sglang.launch_server ...    # {how}"
+
+
+def _work(url: str, with_key: bool) -> str:
+    """A request long enough for reports to come around, and the doctor once more."""
+    # Token ids: a server without a tokenizer takes them, too.
+    parameters = {"max_new_tokens": 64, "ignore_eos": True}
+    body = json.dumps({"input_ids": [1, 2, 3], "sampling_params": parameters})
+    target = f"{url.rstrip('/')}/generate"
+    send = ["curl", "-s", target, "-H", "Content-Type: application/json", "-d", body]
+    # Never the key itself: reports are pasted into issues.
+    key = ' -H "Authorization: Bearer $SGLANG_API_KEY"' if with_key else ""
+    again = shlex.join(["sglang-ppfix", "doctor", "--url", url])
+    return f"{shlex.join(send)}{key} && {again}"
 
 
 async def _server_info(url: str, api_key: str | None) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """``doctor --url`` against a real HTTP server that answers as SGLang does."""
 
 import asyncio
+import json
+import shlex
 import threading
 from contextlib import contextmanager
 
@@ -9,6 +11,8 @@ from aiohttp import web
 
 from sglang_ppfix import __version__
 from sglang_ppfix.doctor import State, live
+
+SAID = f"policy balanced, plugin {__version__}"
 
 
 def rank(number, **changed):
@@ -58,9 +62,9 @@ def serving(answer, status=200, key=None):
         loop.close()
 
 
-def ask(internal_states):
+def ask(internal_states, tp_size=1):
     """The one check of a server with these states."""
-    info = {"pp_size": 2, "version": "0.5.23", "internal_states": internal_states}
+    info = {"pp_size": 2, "tp_size": tp_size, "internal_states": internal_states}
     with serving(info) as url:
         (check,) = live.server(url)
     return check
@@ -70,7 +74,19 @@ def test_every_rank_is_hooked():
     """Catches an alarm about a sound server."""
     check = ask(state([rank(0), rank(1)]))
     assert (check.state, check.fix) == (State.OK, None)
-    assert "all 2 PP ranks" in check.text
+    assert check.text.endswith(f"all 2 PP ranks are hooked, {SAID}")
+
+
+@pytest.mark.parametrize(
+    ("tp_size", "others"), [(2, "TP rank 1 had"), (4, "TP ranks 1 to 3 had")]
+)
+def test_tensor_parallel_ranks_are_not_claimed(tp_size, others):
+    """Catches a claim about ranks that nobody heard of."""
+    check = ask(state([rank(0), rank(1)]), tp_size)
+    assert check.state is State.OK
+    assert "seen at TP rank 0 of each" in check.text
+    assert others in check.text
+    assert "at start-up" in check.text
 
 
 @pytest.mark.parametrize(
@@ -105,6 +121,27 @@ def test_worth_a_look(states, text):
     check = ask(states)
     assert check.state is State.WARN
     assert text in check.text
+    assert check.fix is not None
+
+
+def test_what_to_do_is_a_command():
+    """Catches a sentence in place of a command, and a key that is shown."""
+    with serving({"internal_states": state([])}, key="secret") as url:
+        (check,) = live.server(url, "secret")
+    send, _, again = check.fix.partition(" && ")
+    words = shlex.split(send)
+    assert words[:3] == ["curl", "-s", f"{url}generate"]
+    assert "ignore_eos" in json.loads(words[words.index("-d") + 1])["sampling_params"]
+    assert "Authorization: Bearer $SGLANG_API_KEY" in words
+    assert "secret" not in check.fix
+    assert again == f"sglang-ppfix doctor --url {url}"
+
+
+def test_stock_behaviour_says_what_to_leave_out():
+    """Catches a warning that nothing mends."""
+    check = ask([{"ppfix": {"active": False, "reason": "--enable-hisparse"}}])
+    assert "launch_server" in check.fix
+    assert check.fix.endswith("without --enable-hisparse")
 
 
 def test_data_parallel_ranks_are_told_apart():
