@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 
-from sglang_ppfix.doctor import State, Surroundings, examine
+from sglang_ppfix.doctor import State, examine
 from sglang_ppfix.doctor.render import render
 
 HELP = "check this environment: would the plugin work here?"
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0: works, perhaps with warnings; 1: does not work."""
-    report = examine(Surroundings(), args.url, args.api_key)
+    report = examine(args.url, args.api_key)
     if args.json:
         print(json.dumps(report.to_json(), indent=2))
     else:

@@ -5,6 +5,5 @@ Nothing of SGLang or torch is imported, no GPU and no server is needed.
 
 from .examine import examine
 from .report import SCHEMA_VERSION, Check, Report, State
-from .surroundings import Surroundings
 
-__all__ = ["SCHEMA_VERSION", "Check", "Report", "State", "Surroundings", "examine"]
+__all__ = ["SCHEMA_VERSION", "Check", "Report", "State", "examine"]

@@ -1,17 +1,18 @@
 """What the checks look at: environment variables, working directory, SGLang."""
 
 import os
-import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from packaging.version import Version
 
+from sglang_ppfix.compat.drift import is_untouched
 from sglang_ppfix.compat.release import installed_release
-from sglang_ppfix.compat.source import SourceTree, package_folder
-from sglang_ppfix.settings import SettingError, Settings, read
+from sglang_ppfix.compat.source import SourceError, SourceTree, package_folder
+from sglang_ppfix.compat.upstream import PROBES, fixed_upstream
+from sglang_ppfix.settings import Mode, SettingError, Settings, read
 
 
 @dataclass
@@ -52,7 +53,25 @@ class Surroundings:
         except SettingError as error:
             self.settings_error = str(error)
 
+    @property
+    def is_off(self) -> bool:
+        """Whether ``SGLANG_PPFIX`` leaves the plugin out."""
+        return self.settings is not None and self.settings.mode is Mode.OFF
 
-def pip(*arguments: str) -> str:
-    """Command that runs pip in the interpreter that runs the doctor."""
-    return shlex.join([sys.executable, "-m", "pip", *arguments])
+    @property
+    def is_patched(self) -> bool:
+        """Whether SGLang itself holds all of the change."""
+        return len(self.held) == len(PROBES)
+
+    @cached_property
+    def held(self) -> tuple[str, ...]:
+        """One line for each part of the change that SGLang itself holds."""
+        if self.tree is None:
+            return ()
+        try:
+            # Byte for byte a tested release, it holds none: no need to parse it.
+            if is_untouched(self.tree, (), self.release):
+                return ()
+            return tuple(fixed_upstream(self.tree))
+        except SourceError:
+            return ()  # what cannot be read is told with the targets

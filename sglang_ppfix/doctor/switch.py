@@ -1,14 +1,16 @@
 """Is the plugin switched on, and would SGLang load it?"""
 
+import shlex
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 
 from sglang_ppfix.compat.release import DISTRIBUTION
 from sglang_ppfix.plugin import FLAG
-from sglang_ppfix.settings import Mode, variable
+from sglang_ppfix.settings import variable
 
+from .mend import pip, reinstall_plugin
 from .report import Check, State
-from .surroundings import Surroundings, pip
+from .surroundings import Surroundings
 
 #: Groups and names of SGLang 0.5.11 to 0.5.23, ``sglang.srt.plugins``.
 PLUGINS_GROUP = "sglang.srt.plugins"
@@ -30,13 +32,14 @@ def flag(surroundings: Surroundings) -> Iterator[Check]:
         for name, value in surroundings.environ.items()
         if name.startswith(FLAG) and value.strip()
     )
-    if settings.mode is Mode.OFF:
-        yield Check(
-            "settings",
-            State.WARN,
-            f"the plugin is off: {FLAG} is {surroundings.environ.get(FLAG) or 'unset'}",
-            f"export {FLAG}=1",
+    if surroundings.is_off:
+        text = (
+            f"the plugin is off: {FLAG} is {surroundings.environ.get(FLAG) or 'unset'}"
         )
+        if surroundings.is_patched:  # and as it should be
+            yield Check("settings", State.OK, text)
+        else:
+            yield Check("settings", State.WARN, text, f"export {FLAG}=1")
     else:
         yield Check("settings", State.OK, " ".join(given))
     if settings.allow_untested:
@@ -52,13 +55,12 @@ def flag(surroundings: Surroundings) -> Iterator[Check]:
 def entry_point(surroundings: Surroundings) -> Iterator[Check]:
     """Whether SGLang finds the plugin by metadata, once."""
     found = list(entry_points(group=PLUGINS_GROUP, name=NAME))
-    reinstall = pip("install", "--force-reinstall", "--no-deps", DISTRIBUTION)
     if not found:
         yield Check(
             "entry_point",
             State.FAIL,
             f"no entry point {NAME} in {PLUGINS_GROUP}: SGLang does not see the plugin",
-            reinstall,
+            reinstall_plugin(),
         )
     elif {point.value for point in found} != {_TARGET}:
         wrong = next(point for point in found if point.value != _TARGET)
@@ -81,7 +83,7 @@ def exclusions(surroundings: Surroundings) -> Iterator[Check]:
             "exclusions",
             State.FAIL,
             f"SGLANG_PLUGINS={allowed!r} leaves {NAME} out",
-            f"export SGLANG_PLUGINS={','.join([*_names(allowed), NAME])}",
+            f"export SGLANG_PLUGINS={shlex.quote(','.join([*_names(allowed), NAME]))}",
         )
         return
     platform = surroundings.environ.get("SGLANG_PLATFORM", "")
@@ -110,6 +112,19 @@ def is_loaded(surroundings: Surroundings, name: str, distribution: str) -> bool:
         return False
     platform = surroundings.environ.get("SGLANG_PLATFORM", "")
     return distribution not in _excluded_distributions(platform)
+
+
+def let_in(surroundings: Surroundings) -> list[str]:
+    """What ``SGLANG_PLUGINS`` lists; where it is unset, all that it could list.
+
+    SGLang applies it to every group of its own, platforms among them.
+    """
+    allowed = surroundings.environ.get("SGLANG_PLUGINS", "")
+    if allowed:
+        return _names(allowed)
+    points = entry_points()
+    groups = [group for group in points.groups if group.startswith("sglang.")]
+    return sorted({p.name for group in groups for p in points.select(group=group)})
 
 
 def _names(allowed: str) -> list[str]:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from importlib import metadata
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import sglang_ppfix
@@ -16,6 +17,20 @@ import sglang_ppfix
 NEEDED = ("packaging", "wrapt", "rich", "nvidia-ml-py", "prometheus-client")
 NEEDED_TOO = ("aiohttp", "numpy")
 IMPORTED = ("packaging", "wrapt")
+#: What shows that SGLang holds a part of the change, in the file that brings it.
+CHANGE = {
+    "scheduler": (
+        "class Scheduler:\n    def _derive_pp_max_micro_batch_size(self): pass\n"
+        "    def uses(self): self.filler.begin_turn(self.slots.all_reqs())\n"
+    ),
+    "schedule_policy": (
+        "class PrefillAdder:\n    def reserve_for_other_slots(self): pass\n"
+    ),
+    "pp_slots": (
+        "class PPSlotFiller:\n    def begin_turn(self): pass\n"
+        "class PPSlots:\n    def all_reqs(self): pass\n"
+    ),
+}
 
 
 class Site:
@@ -52,6 +67,37 @@ class Site:
         (package / "__init__.py").write_text("raise AssertionError('imported')\n")
         (package / "_version.py").write_text(f"version = {version!r}\n")
         return package
+
+    def change_sglang(self, *parts: str, by_patches: bool = False) -> None:
+        """Put parts of the change into SGLang, as a merge or ``patches apply`` does."""
+        managers = self.folder / "sglang" / "srt" / "managers"
+        managers.mkdir(parents=True)
+        for part in parts:
+            (managers / f"{part}.py").write_text(CHANGE[part])
+        if by_patches:
+            ours = self.folder / "sglang" / "_ppfix_patches"
+            ours.mkdir()
+            (ours / "manifest.json").write_text("{}")
+
+    def add_torch(self, version: str, local: str = "", requires: str = "") -> Path:
+        """A torch that is whole and raises when imported; returns its package."""
+        self.add_distribution("torch", version, requires=requires)
+        package = self.folder / "torch"
+        (package / "lib").mkdir(parents=True)
+        (package / "__init__.py").write_text("raise ImportError('libcudart.so')\n")
+        (package / "version.py").write_text(f"__version__ = {version + local!r}\n")
+        (package / f"_C{EXTENSION_SUFFIXES[0]}").write_bytes(b"elf")
+        (package / "lib" / "libtorch.so").write_bytes(b"library")
+        info = self.folder / f"torch-{version}.dist-info"
+        (info / "RECORD").write_text(
+            "torch/lib/libtorch.so,sha256=x,7\ntorch/lib/gone.txt,sha256=x,7\n"
+        )
+        return package
+
+    def remove(self, name: str) -> None:
+        """Take a distribution or package out again."""
+        for path in (*self.folder.glob(f"{name}-*.dist-info"), self.folder / name):
+            path.unlink(missing_ok=True)
 
     def add_plugin(self, name: str, source: str) -> None:
         """Another SGLang plugin, in a module of its own."""

@@ -3,8 +3,14 @@
 Each test names, in its docstring, the wrong change that it catches.
 """
 
+import sys
+from pathlib import Path
+
 import pytest
 from doctor_site import Site, only
+
+import sglang_ppfix
+from sglang_ppfix.doctor import mend
 
 
 @pytest.fixture
@@ -95,25 +101,6 @@ def test_package_without_metadata(site):
     assert "no metadata" in found["text"]
 
 
-def test_broken_torch(site):
-    """Catches an import of torch or SGLang: both raise here."""
-    site.add_sglang("0.5.23", requires="Requires-Dist: torch==2.14.1\n")
-    site.add_distribution("torch", "2.14.1")
-    (site.folder / "torch.py").write_text("raise ImportError('libcudart.so')\n")
-    assert only(site.examine(), "torch")["state"] == "ok"
-
-
-def test_torch_of_another_release(site):
-    """Catches a pin that is not compared."""
-    site.add_sglang("0.5.23", requires="Requires-Dist: torch==2.14.1\n")
-    site.add_distribution("torch", "2.9.0")
-    (site.folder / "torch.py").write_text("")
-    found = only(site.examine(), "torch")
-    assert found["state"] == "warn"
-    assert "2.9.0" in found["text"]
-    assert "torch==2.14.1" in found["fix"]
-
-
 def test_a_dependency_is_missing(site):
     """Catches a doctor that needs what it is to check."""
     (link,) = site.folder.glob("prometheus_client-*.dist-info")
@@ -125,22 +112,45 @@ def test_a_dependency_is_missing(site):
 
 
 @pytest.mark.parametrize(
-    ("path", "state"),
-    [
-        ("sglang/__init__.py", "fail"),  # a package: wins over site-packages
-        ("sglang.py", "fail"),
-        ("sglang/README.md", "warn"),  # a clone of the repository: hides editables
-        ("other/__init__.py", "ok"),
-    ],
+    ("name", "skipped"),
+    [("wrapt", "targets, other_plugins"), ("packaging", "sglang, torch, ")],
 )
-def test_folder_named_sglang(site, path, state):
-    """Catches a shadow that goes unseen, and a false alarm."""
+def test_what_the_doctor_needs_is_missing(site, name, skipped):
+    """Catches a traceback, and a check that is left out without a word."""
     site.add_sglang("0.5.23")
-    (site.cwd / path).parent.mkdir(exist_ok=True)
-    (site.cwd / path).write_text("")
-    found = only(site.examine(), "working_directory")
-    assert found["state"] == state
-    assert (found["fix"] is None) == (state == "ok")
+    site.remove(name)
+    checks = site.examine(SGLANG_PPFIX="1")
+    found = only(checks, "plugin")
+    assert found["state"] == "fail"
+    assert name in found["text"]
+    assert name in found["fix"]
+    left_out = only(checks, "skipped")
+    assert left_out["state"] == "fail"
+    assert f"not checked: {skipped}" in left_out["text"]
+    assert name in left_out["fix"]
+    assert ("entry_point" in checks) == (name == "wrapt")
+
+
+def test_a_dependency_that_cannot_be_imported(site):
+    """Catches a look at metadata alone, and an error that is not an ImportError."""
+    site.add_sglang("0.5.23")
+    (site.folder / "wrapt").unlink()
+    (site.folder / "wrapt.py").write_text("")
+    found = only(site.examine(SGLANG_PPFIX="1"), "skipped")
+    assert "AttributeError: module 'wrapt'" in found["text"]
+
+
+def test_without_our_metadata(site):
+    """Catches a traceback on a checkout that is only on PYTHONPATH."""
+    site.add_sglang("0.5.23")
+    site.remove("sglang_ppfix")
+    (site.folder / "sglang_ppfix").symlink_to(Path(sglang_ppfix.__file__).parent)
+    checks = site.examine(SGLANG_PPFIX="1")
+    for name in ("plugin", "entry_point", "release"):
+        assert only(checks, name)["state"] == "fail"
+    assert "supported range is not known" in only(checks, "release")["text"]
+    checkout = Path(sglang_ppfix.__file__).parents[1]
+    assert str(checkout) in only(checks, "release")["fix"]
 
 
 def test_every_problem_has_a_fix(site):
@@ -150,6 +160,17 @@ def test_every_problem_has_a_fix(site):
     checks = site.examine(SGLANG_PPFIX="1", SGLANG_PLUGINS="other")
     for check in (check for group in checks.values() for check in group):
         assert (check["state"] == "ok") == (check["fix"] is None), check
+
+
+@pytest.mark.parametrize("has_pip", [True, False])
+def test_fixes_use_what_is_there(monkeypatch, has_pip):
+    """Catches ``python -m pip`` in an environment of uv, which has no pip."""
+    monkeypatch.setattr(mend, "find_spec", lambda name: object() if has_pip else None)
+    words = mend.pip("install", "wrapt>=1.16")
+    if has_pip:
+        assert words == f"{sys.executable} -m pip install 'wrapt>=1.16'"
+    else:
+        assert words == f"uv pip install 'wrapt>=1.16' --python {sys.executable}"
 
 
 def test_text_has_the_same_verdict(site):

@@ -100,3 +100,32 @@ def test_a_plugin_that_is_not_loaded(site):
     """Catches an alarm about a plugin that SGLANG_PLUGINS leaves out."""
     source = f"register('{TARGET}', new, HookType.REPLACE)\n"
     assert claims(site, source, SGLANG_PLUGINS="ppfix") == []
+
+
+def test_only_rivals_are_left_out(site):
+    """Catches a command that drops plugins which do no harm, platforms among them, or
+    that lets one rival in again while it leaves out the other."""
+    replace = f"register('{TARGET}', new, HookType.REPLACE)\n"
+    site.add_plugin("rival", replace + CRASH)
+    site.add_plugin("second", replace + CRASH)
+    site.add_plugin("harmless", CRASH)
+    points = "[sglang.srt.platforms]\nacme = acme:activate\n"
+    site.add_distribution("acme", "1.0", points + "[elsewhere]\nnot_sglang = a:b\n")
+    checks = site.examine(SGLANG_PPFIX="1")["other_plugins"]
+    (fix,) = {check["fix"] for check in checks if check["state"] == "fail"}
+    command, _, said = fix.partition("    # without ")
+    names = command.removeprefix("export SGLANG_PLUGINS=").split(",")
+    assert sorted(names) == ["acme", "harmless", "ppfix", "ppfix_lab"]
+    assert said == "rival, second"
+
+
+def test_a_list_that_is_given_is_kept(site):
+    """Catches a command that lets in what the user left out."""
+    source = f"register('{TARGET}', new, HookType.REPLACE)\n"
+    site.add_plugin("rival", source + CRASH)
+    site.add_plugin("harmless", CRASH)
+    site.add_plugin("unwanted", CRASH)
+    given = "rival, harmless, ppfix"
+    checks = site.examine(SGLANG_PPFIX="1", SGLANG_PLUGINS=given)["other_plugins"]
+    (bad,) = (check for check in checks if check["state"] == "fail")
+    assert bad["fix"].startswith("export SGLANG_PLUGINS=harmless,ppfix ")
