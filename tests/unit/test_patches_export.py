@@ -12,8 +12,6 @@ import pytest
 from packaging.version import Version
 from patches_site import NEWEST, small_package
 
-pytest.importorskip("unidiff")
-
 import sglang_ppfix
 from sglang_ppfix.cli import main
 from sglang_ppfix.patches import PatchSetError, folder

@@ -5,6 +5,7 @@ import inspect
 import random
 from types import ModuleType
 
+import msgspec
 import pytest
 
 from sglang_ppfix import policy
@@ -12,9 +13,6 @@ from sglang_ppfix.patches.folder import releases, series
 from sglang_ppfix.patches.generate import FILLING, MODULE, SIZING, generate
 from sglang_ppfix.patches.strict import apply
 from sglang_ppfix.policy import filling, sizing
-
-pytest.importorskip("unidiff")
-msgspec = pytest.importorskip("msgspec")
 
 PATH = f"sglang/{MODULE}"
 
