@@ -8,8 +8,9 @@ from pathlib import Path
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 # What kernels and file systems answer that cannot: old kernels, network file systems,
-# and the read-only layers of a container image, whose directories cannot be renamed.
-_CANNOT = {errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EOPNOTSUPP}
+# the read-only layers of a container image, whose directories cannot be renamed, and
+# directories that something is mounted on.
+_CANNOT = {errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EOPNOTSUPP, errno.EBUSY}
 
 
 def exchange(one: Path, other: Path) -> bool:

@@ -38,12 +38,13 @@ def releases() -> list[Version]:
 def series(release: Version) -> list[Mail]:
     """The diffs of a release, in the order in which they apply.
 
-    A line of the order file is a path relative to it; ``#`` starts a comment.
+    A line of the order file is a path relative to it; ``#`` starts a comment. A local
+    build (``0.5.23+cu130``) is that of its release: the applier tells if it is not.
 
     Raises:
         PatchSetError: there is no series for the release, or a file is missing.
     """
-    folder = root() / f"{PREFIX}{release}"
+    folder = root() / f"{PREFIX}{release.public}"
     order = folder / ORDER
     if not order.is_file():
         known = ", ".join(map(str, releases()))

@@ -2,25 +2,21 @@
 
 A whole new package folder is built beside the old one, from hard links, and swapped
 with it in one step: whenever it is killed, the tree is stock or whole. Where folders
-cannot be swapped (layers of a container image) files are changed one by one, the
-originals being kept first; the next call then undoes what was not finished.
+cannot be swapped (layers of a container image, mounts) files are changed where they
+lie (``in_place``), and the next call undoes what was not finished.
 """
 
-import os
 import shutil
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from packaging.version import Version
 
-from . import PatchSetError, strict
-from .exchange import exchange
+from . import PatchSetError, in_place, strict
+from .condition import Condition, condition, left_over, without_manifest
 from .folder import series
+from .lock import locked
 from .package import MANIFEST, ORIGINALS, OURS, Manifest, Package, digest
-
-#: Beside the package, so that it is on the same file system; no importable name.
-_STAGING = ".sglang-ppfix-staging"
-_MANIFEST = f"sglang/{OURS}/{MANIFEST}"
+from .tree import STAGING, link, swap
 
 
 class Done(Exception):
@@ -35,32 +31,11 @@ def apply(package: Package, release: Version) -> list[str]:
         PatchSetError: the tree is not that release as it was published, or is a git
             work tree; nothing was changed.
     """
-    recover(package)
-    if package.manifest() is not None:
-        raise Done(f"{package.folder} has the change already")
-    _refuse_checkout(package)
-    diffs = [(mail.path.name, mail.diff) for mail in series(release)]
-    new = strict.apply(diffs, package.read)
-    for path, text in new.items():
-        compile(text, path, "exec")
-    old = {path: package.read(path) for path in new}
-    manifest = Manifest(
-        str(release),
-        {path: digest(text) for path, text in old.items()},
-        {path: digest(text) or "" for path, text in new.items()},
-    )
-    originals = {
-        f"sglang/{OURS}/{ORIGINALS}/{path}": text
-        for path, text in old.items()
-        if text is not None
-    }
-    finished = {_MANIFEST: manifest.text()}
-    if not _swap(package, {**new, **originals, **finished}, drop=()):
-        # One by one: before the first file changes, its original is kept, and the
-        # manifest says that this is not finished.
-        unfinished = {_MANIFEST: manifest._replace(complete=False).text()}
-        _one_by_one(package, originals, unfinished, new, finished)
-    return sorted(new)
+    with locked(package.folder):
+        manifest = _recovered(package)
+        if manifest and condition(package, manifest) is Condition.WHOLE:
+            raise Done(f"{package.folder} has the change already")
+        return _apply(package, release, manifest)
 
 
 def revert(package: Package) -> list[str]:
@@ -71,31 +46,22 @@ def revert(package: Package) -> list[str]:
         PatchSetError: a file was changed since, or an original is missing; nothing
             was changed.
     """
-    recover(package)
-    manifest = package.manifest()
-    if manifest is None:
-        raise Done(f"{package.folder} is stock already")
-    for path, expected in manifest.new.items():
-        if digest(package.read(path)) != expected:
-            raise PatchSetError(
-                f"{package.at(path)} was changed since the diffs were applied (an "
-                f"upgrade?): remove {package.folder / OURS} if SGLang was reinstalled"
-            )
-    _restore(package, manifest)
-    return sorted(manifest.new)
+    with locked(package.folder):
+        manifest = _recovered(package)
+        if manifest is None:
+            raise Done(f"{package.folder} is stock already")
+        if condition(package, manifest) is Condition.LEFT_OVER:
+            paths = left_over(package, manifest)
+            _drop(package, paths)
+            return paths
+        _restore(package, manifest)
+        return sorted(manifest.new)
 
 
 def recover(package: Package) -> None:
     """Remove or undo what a killed call left behind."""
-    staging = package.folder.parent / _STAGING
-    if staging.exists():
-        shutil.rmtree(staging)
-    manifest = package.manifest()
-    if manifest is None:
-        # Originals that were kept for a change that never began, or has been undone.
-        shutil.rmtree(package.folder / OURS, ignore_errors=True)
-    elif not manifest.complete:
-        _restore(package, manifest)
+    with locked(package.folder):
+        _recovered(package)
 
 
 def copy_of(package: Package, folder: Path) -> Package:
@@ -104,85 +70,80 @@ def copy_of(package: Package, folder: Path) -> Package:
     From hard links where that can be; nothing here writes into a file that exists.
     """
     target = folder / package.folder.name
-    shutil.copytree(package.folder, target, symlinks=True, copy_function=_link)
+    shutil.copytree(package.folder, target, symlinks=True, copy_function=link)
     return Package(target)
+
+
+def _apply(package: Package, release: Version, stale: Manifest | None) -> list[str]:
+    """Apply to a stock tree, which may hold what an upgrade left of an earlier call."""
+    _refuse_checkout(package)
+    diffs = [(mail.path.name, mail.diff) for mail in series(release)]
+    leftovers = (
+        left_over(package, stale)
+        if stale
+        else without_manifest(package, strict.touched(diffs))
+    )
+    # Refused or not: nothing is touched before the whole series fits.
+    old = {
+        path: None if path in leftovers else package.read(path)
+        for path in strict.touched(diffs)
+    }
+    new = strict.apply(diffs, old.get)
+    for path, text in new.items():
+        compile(text, path, "exec")
+    _drop(package, leftovers)
+    manifest = Manifest(
+        str(release),
+        {path: digest(text) for path, text in old.items()},
+        {path: digest(text) or "" for path, text in new.items()},
+    )
+    originals = {
+        f"sglang/{OURS}/{ORIGINALS}/{path}": text
+        for path, text in old.items()
+        if text is not None
+    }
+    finished = {f"sglang/{OURS}/{MANIFEST}": manifest.text()}
+    if not swap(package, {**new, **originals, **finished}, drop=()):
+        in_place.change(package, manifest, originals, new)
+    return sorted(new)
+
+
+def _recovered(package: Package) -> Manifest | None:
+    """Clean up after a killed call; the manifest of what is applied."""
+    staging = package.folder.parent / STAGING
+    if staging.exists():
+        shutil.rmtree(staging)
+    manifest = package.manifest()
+    if manifest is None:
+        # Originals that were kept for a change that never began, or has been undone.
+        shutil.rmtree(package.folder / OURS, ignore_errors=True)
+    elif condition(package, manifest) is Condition.HALF:
+        _restore(package, manifest)
+        return None
+    else:
+        in_place.tidy(package)
+    return manifest
 
 
 def _restore(package: Package, manifest: Manifest) -> None:
     originals = {}
-    for path, expected in manifest.old.items():
-        if expected is None:
-            continue
+    for path in manifest.edited:
         kept = package.original(path)
         text = kept.read_bytes().decode() if kept.is_file() else None
-        if digest(text) != expected or text is None:
+        if digest(text) != manifest.old[path] or text is None:
             raise PatchSetError(f"the original {kept} is missing or was changed")
         originals[path] = text
-    added = [path for path, expected in manifest.old.items() if expected is None]
-    if not _swap(package, originals, drop=[*added, f"sglang/{OURS}"]):
-        unfinished = {_MANIFEST: manifest._replace(complete=False).text()}
-        _one_by_one(package, unfinished, originals)
-        for path in added:
-            package.at(path).unlink(missing_ok=True)
-        # The manifest first: what is left without one is not looked at again.
-        (package.folder / OURS / MANIFEST).unlink()
-        shutil.rmtree(package.folder / OURS)
+    if not swap(package, originals, drop=[*manifest.added, f"sglang/{OURS}"]):
+        in_place.undo(package, manifest, originals)
 
 
-def _swap(package: Package, files: Mapping[str, str], drop: Iterable[str]) -> bool:
-    """Build the folder anew and swap; False where that cannot be done."""
-    staging = package.folder.parent / _STAGING
-    built = staging / package.folder.name
-    staging.mkdir()
-    dropped = {package.at(path) for path in drop}
-
-    def left_out(folder: str, names: list[str]) -> list[str]:
-        return [name for name in names if Path(folder, name) in dropped]
-
-    shutil.copytree(
-        *(package.folder, built),
-        symlinks=True,
-        ignore=left_out,
-        copy_function=_link,
-    )
-    _write(built, files, staging)
-    swapped = exchange(built, package.folder)
-    shutil.rmtree(staging)
-    return swapped
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:  # no hard links here, or too many of this file
-        shutil.copy2(source, target, follow_symlinks=False)
-
-
-def _one_by_one(package: Package, *steps: Mapping[str, str]) -> None:
-    """Write files in place, one step after the other."""
-    staging = package.folder.parent / _STAGING
-    staging.mkdir()
-    for files in steps:
-        _write(package.folder, files, staging)
-    shutil.rmtree(staging)
-
-
-def _write(folder: Path, files: Mapping[str, str], staging: Path) -> None:
-    """Write files by their paths in the wheel, each in one step.
-
-    A new file every time: writing into a hard link would change the other tree.
-    """
-    for path, text in files.items():
-        target = folder.parent / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = staging / "file"
-        with beside.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            shutil.copymode(target, beside)
-        beside.replace(target)
+def _drop(package: Package, paths: list[str]) -> None:
+    """Remove files of ours that nothing uses, and what was kept with them."""
+    for path in paths:
+        package.at(path).unlink()
+    # The manifest first: what is left without one is not looked at again.
+    (package.folder / OURS / MANIFEST).unlink(missing_ok=True)
+    shutil.rmtree(package.folder / OURS, ignore_errors=True)
 
 
 def _refuse_checkout(package: Package) -> None:

@@ -32,6 +32,16 @@ class Manifest(NamedTuple):
     new: Mapping[str, str]
     complete: bool = True
 
+    @property
+    def added(self) -> list[str]:
+        """Files that were not there before."""
+        return sorted(path for path in self.new if self.old[path] is None)
+
+    @property
+    def edited(self) -> list[str]:
+        """Files that were."""
+        return sorted(path for path in self.new if self.old[path] is not None)
+
     def text(self) -> str:
         """As it is stored."""
         return json.dumps(self._asdict(), indent=1, sort_keys=True) + "\n"

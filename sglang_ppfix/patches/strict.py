@@ -12,12 +12,15 @@ if TYPE_CHECKING:
 Read = Callable[[str], str | None]
 
 
-def apply(diffs: list[tuple[str, str]], read: Read) -> dict[str, str]:
+def apply(
+    diffs: list[tuple[str, str]], read: Read, only: str | None = None
+) -> dict[str, str]:
     """New text of every file that the diffs touch.
 
     Args:
         diffs: (name, unified diff), in order.
         read: the tree before the first one.
+        only: the one path to apply to; all if None.
 
     Raises:
         PatchSetError: a diff does not match the tree, or deletes or renames a file.
@@ -25,11 +28,16 @@ def apply(diffs: list[tuple[str, str]], read: Read) -> dict[str, str]:
     changed: dict[str, str] = {}
     for name, diff in diffs:
         for file in _parse(name, diff):
+            if only is not None and file.path != only:
+                continue
             if file.is_rename or file.is_removed_file or file.is_binary_file:
                 raise PatchSetError(f"{name}: {file.path} is not changed in place")
             old = changed.get(file.path, read(file.path))
             if file.is_added_file and old is not None:
-                raise PatchSetError(f"{name}: {file.path} exists already")
+                raise PatchSetError(
+                    f"{name}: {file.path} exists already, and is not as any series "
+                    "has it: remove it if SGLang does not use it"
+                )
             if not file.is_added_file and old is None:
                 raise PatchSetError(f"{name}: {file.path} does not exist")
             changed[file.path] = _apply_file(name, file, old or "")

@@ -4,30 +4,26 @@ The tree is real SGLang source. Every test names, in its docstring, the wrong ch
 that it catches.
 """
 
+import ctypes
+import errno
 import os
-import signal
-import subprocess
-import sys
-import textwrap
+import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from patches_site import NEWEST, contents, small_package
-
-pytest.importorskip("unidiff")
+from packaging.version import Version
+from patches_site import NEWEST, contents, small_package, without_swap
 
 from sglang_ppfix.cli import main
-from sglang_ppfix.patches import PatchSetError, installed
+from sglang_ppfix.patches import PatchSetError, installed, strict
+from sglang_ppfix.patches.exchange import exchange
 from sglang_ppfix.patches.package import OURS
 
 
 @pytest.fixture
 def package(tmp_path):
     return small_package(tmp_path / "site")
-
-
-def without_swap(monkeypatch):
-    """As on the layers of a container image."""
-    monkeypatch.setattr(installed, "exchange", lambda one, other: False)
 
 
 @pytest.mark.parametrize("swap", [True, False], ids=["swap", "one by one"])
@@ -83,13 +79,15 @@ def test_an_offset_is_a_mismatch(package):
 
 
 def test_changed_since(package):
-    """Catches a revert over an upgrade or a hand-made change: it would undo that."""
+    """Catches a revert over a hand-made change, which would undo it, and an apply that
+    takes such a tree for whole, or for stock with leftovers."""
     installed.apply(package, NEWEST)
     environ = package.folder / "srt" / "environ.py"
     environ.write_text(environ.read_text() + "# mine\n")
     before = contents(package)
-    with pytest.raises(PatchSetError, match=r"environ\.py was changed since"):
-        installed.revert(package)
+    for call in (installed.revert, lambda found: installed.apply(found, NEWEST)):
+        with pytest.raises(PatchSetError, match=r"environ\.py was changed since"):
+            call(package)
     assert contents(package) == before
 
 
@@ -109,115 +107,6 @@ def test_a_git_checkout_is_refused(tmp_path):
         installed.apply(package, NEWEST)
 
 
-# Kills itself at the N-th step that changes the file system, whichever that is.
-KILLER = textwrap.dedent(
-    """
-    import os, pathlib, shutil, signal, sys
-    from sglang_ppfix.patches import exchange, installed
-    from sglang_ppfix.patches.package import Package
-    from packaging.version import Version
-
-    action, folder, release, swap, kill_at = sys.argv[1:]
-    steps = 0
-
-    def counted(function):
-        def wrapper(*args, **kwargs):
-            global steps
-            steps += 1
-            if steps == int(kill_at):
-                os.kill(os.getpid(), signal.SIGKILL)
-            result = function(*args, **kwargs)
-            steps += 1
-            if steps == int(kill_at):
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
-        return wrapper
-
-    if swap == "no":
-        installed.exchange = lambda one, other: False
-    installed.exchange = counted(installed.exchange)
-    for module, names in {
-        os: ("link", "mkdir", "replace", "rename", "unlink", "rmdir", "fsync"),
-        pathlib.Path: ("replace", "unlink", "mkdir"),
-    }.items():
-        for name in names:
-            setattr(module, name, counted(getattr(module, name)))
-    package = Package(pathlib.Path(folder))
-    if action == "apply":
-        installed.apply(package, Version(release))
-    else:
-        installed.revert(package)
-    print(steps)
-    """
-)
-
-
-def killed(action, package, swap, kill_at):
-    """Run an action in a process that is killed at a step; its exit status."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c", KILLER, action, str(package.folder)),
-            *(str(NEWEST), "yes" if swap else "no", str(kill_at)),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode == 0:
-        return int(done.stdout)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    return None
-
-
-def steps_to_kill(total):
-    """Every step, or a spread of them where there are many alike."""
-    every = range(1, total + 1)
-    return (
-        every
-        if total <= 40
-        else sorted({*every[:4], *every[:: total // 12], *every[-8:]})
-    )
-
-
-@pytest.mark.parametrize("swap", [True, False], ids=["swap", "one by one"])
-@pytest.mark.parametrize("action", ["apply", "revert"])
-def test_killed_at_every_step(tmp_path, action, swap):
-    """Catches a tree that is half changed.
-
-    By the swap it is never half, not even before the next call; one by one, the next
-    call makes it stock again (apply) or finishes (revert).
-    """
-    trial = small_package(tmp_path / "trial")
-    stock = contents(trial)
-    if action == "revert":
-        installed.apply(trial, NEWEST)
-    whole = contents(trial)
-    if action == "apply":
-        total = killed("apply", trial, swap, 0)
-        whole = contents(trial)
-        installed.revert(trial)
-    else:
-        total = killed("revert", trial, swap, 0)
-        installed.apply(trial, NEWEST)
-    for kill_at in steps_to_kill(total):
-        killed(action, trial, swap, kill_at)
-        if swap:
-            found = package_only(contents(trial))
-            assert found in (package_only(stock), package_only(whole)), kill_at
-        installed.recover(trial)
-        found = contents(trial)
-        assert found in (stock, whole), kill_at
-        # From here on as from the start.
-        if action == "apply" and found == whole:
-            installed.revert(trial)
-        elif action == "revert" and found == stock:
-            installed.apply(trial, NEWEST)
-
-
-def package_only(found):
-    return {p: text for p, text in found.items() if p.startswith("sglang/")}
-
-
 def test_cli(package, capsys):
     """Catches a traceback, or a change, where the package's release has no series."""
     folder = str(package.folder)
@@ -234,3 +123,39 @@ def test_cli(package, capsys):
     assert "no series for sglang 0.4.0" in line
     assert main(["patches", "apply", "--package", os.devnull]) == 2
     assert "not a package folder" in capsys.readouterr().err
+
+
+def test_a_local_build(package, capsys):
+    """Catches an exact comparison of releases: builds for a CUDA have a local part."""
+    (info,) = package.folder.parent.glob("*.dist-info")
+    info.rename(info.with_name(f"sglang-{NEWEST}+cu130.dist-info"))
+    assert package.release() == Version(f"{NEWEST}+cu130")
+    assert main(["patches", "apply", "--package", str(package.folder)]) == 0
+    assert f"sglang {NEWEST}+cu130 has" in capsys.readouterr().out
+
+
+def test_a_mount_cannot_be_swapped(monkeypatch, tmp_path):
+    """Catches an error where the other way is open: a mounted folder is busy. And
+    catches errors that are taken for "cannot" although they say why."""
+    refusing = SimpleNamespace(renameat2=lambda *_: -1)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: refusing)
+    monkeypatch.setattr(ctypes, "get_errno", lambda: errno.EBUSY)
+    assert not exchange(tmp_path, tmp_path)
+    monkeypatch.setattr(ctypes, "get_errno", lambda: errno.EACCES)
+    with pytest.raises(PermissionError):
+        exchange(tmp_path, tmp_path)
+
+
+def test_the_extra_that_is_named_exists():
+    """Catches advice to install an extra that pip does not know, and tests that are
+    skipped because the group of the tests lacks it."""
+    root = Path(__file__).parents[2]
+    named = re.findall(
+        r"sglang-ppfix\[(\w+)\]", Path(strict.__file__).read_text("utf-8")
+    )
+    project = (root / "pyproject.toml").read_text("utf-8")
+    assert named == ["patches"]
+    assert re.search(r'^patches = \["(unidiff[^"]*)"\]$', project, re.MULTILINE)
+    group = re.search(r"^test = \[\n(.*?)^\]$", project, re.MULTILINE | re.DOTALL)[1]
+    assert '"unidiff>=' in group
+    assert '"msgspec"' in group
