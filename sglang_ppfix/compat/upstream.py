@@ -1,5 +1,6 @@
 """Does SGLang's own source hold the change already, merged or applied as a diff?"""
 
+import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ class Probe(NamedTuple):
     qualname: str
 
 
+#: A module that our diffs add. It is in no record of pip and survives an upgrade of a
+#: patched SGLang: what is in it counts only where the scheduler uses it.
 _SLOTS = "sglang.srt.managers.pp_slots"
 
 #: A name that each of our diffs (``patches/``) introduces.
@@ -39,8 +42,19 @@ def fixed_upstream(tree: SourceTree) -> Iterator[str]:
         SourceError: a file cannot be read.
     """
     for probe in PROBES:
-        if tree.find(probe.module, probe.qualname) is not None:
+        if tree.find(probe.module, probe.qualname) is not None and (
+            probe.module != _SLOTS or _mentions(tree, probe.qualname.split(".")[-1])
+        ):
             yield (
                 f"SGLang holds the change {probe.change} already "
                 f"({probe.module}.{probe.qualname} exists): the plugin is not needed"
             )
+
+
+def _mentions(tree: SourceTree, name: str) -> bool:
+    """Whether the scheduler has ``something.name`` anywhere."""
+    module = tree.module(SCHEDULER)
+    return module is not None and any(
+        isinstance(node, ast.Attribute) and node.attr == name
+        for node in ast.walk(module)
+    )
