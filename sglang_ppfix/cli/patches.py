@@ -91,9 +91,14 @@ def _verify(args: argparse.Namespace) -> int:
             print(f"sglang {release!s:12} FAILED: {error}")
             status = 1
             continue
+        tested = (
+            f"not tested ({verdict.untested})"
+            if verdict.passed is None
+            else f"tested: {verdict.passed} CPU tests pass"
+        )
         print(
-            f"sglang {release!s:12} ok: {verdict.patches} diffs, no fuzz, no offset; "
-            f"{verdict.files} files compile; CPU tests: {verdict.tests}"
+            f"sglang {release!s:12} applies: {verdict.patches} diffs, no fuzz, no "
+            f"offset; {verdict.files} files compile; {tested}"
         )
     return status
 

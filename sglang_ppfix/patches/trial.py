@@ -44,7 +44,7 @@ def upstream_tests(release: Version | None = None) -> Path | None:
     They are written as the newest release has its classes: None for an older one.
     """
     folder = Path(__file__).resolve().parents[2] / "upstream_tests"
-    fits = release is None or release == releases()[0]
+    fits = release is None or Version(release.public) == releases()[0]
     return folder if fits and folder.is_dir() else None
 
 
