@@ -60,6 +60,9 @@ class PluginServer:
     def __init__(self, server: LabServer) -> None:
         self.server = server
         self.pp_size = server.config.pp_size
+        given = server.config.extra_args
+        tp = "--tp-size"
+        self.tp_size = int(given[given.index(tp) + 1]) if tp in given else 1
         self.decision_dir: Path = server.folder / "decisions"
         self._begin = 0.0
         self._log_begin = 0
@@ -165,8 +168,8 @@ class PluginServer:
 
     def decisions(self) -> list[str]:
         """Lines of the decision log, after checking that all ranks wrote the same."""
-        files = sorted(self.decision_dir.glob("decisions.pp*.tp0.jsonl"))
-        assert len(files) == self.pp_size, files
+        files = sorted(self.decision_dir.glob("decisions.pp*.tp*.jsonl"))
+        assert len(files) == self.pp_size * self.tp_size, files
         # A later rank may still write what an earlier one has written.
         deadline = time.monotonic() + 30
         while True:
