@@ -28,7 +28,16 @@ DEMO = [
     *("--json", "out/demo.json", "--plot", "out/demo.png"),
     *("--trace", "out/demo.trace.json"),
 ]
-LAB = ("filling", "filling_switch", "chunks", "limits", "off", "memory", "requeue")
+LAB = (
+    "filling",
+    "filling_switch",
+    "chunks",
+    "limits",
+    "off",
+    "memory",
+    "requeue",
+    "control",
+)
 # In this order: what fails fast comes first. CI runs those of DEFAULT.
 GROUPS = {
     "lint": [["-m", "ruff", "check", "."], ["-m", "ruff", "format", "--check", "."]],

@@ -29,7 +29,7 @@ STAGES = 4
 ROWS = 64
 CODES = {"stock": 0, "balanced": 2, "auto": 3}
 #: Laps without a change after which ``auto`` is taken to have chosen.
-SETTLED_LAPS = 300
+SETTLED_LAPS = 220
 
 
 def kimi() -> list[list[float]]:
