@@ -35,7 +35,7 @@ TRIAL_LAPS = 2000
 #: Laps for which a failure is remembered, twice as long after each further one.
 REMEMBERED = 10_000
 #: A lap that differs by this factor from the one at a failure makes it void.
-OTHER_LAP = 1.2
+OTHER_LAP = 1.5
 
 
 class View(NamedTuple):
