@@ -66,9 +66,8 @@ class LogConfig:
         elif SERVER_ARGS in line:
             self.args.update(parse_server_args(line.decode("utf-8", "replace")))
         elif RETRACT in line:
-            found = re.search(rb"#retracted_reqs: (\d+)", line)
-            number = int(found.group(1)) if found else 1
             key = pp_rank, tp_rank
+            number = retracted_requests(line) or 1
             self.retracted[key] = self.retracted.get(key, 0) + number
         elif WEIGHTS in line:
             found = re.search(rb"mem usage=([\d.]+) GB", line)
@@ -101,6 +100,12 @@ class LogConfig:
         free = found.get(b"available_gpu_mem") or found.get(b"available_cpu_mem")
         if free is not None:
             self.available_gb[pp_rank] = float(free)
+
+
+def retracted_requests(line: bytes) -> int | None:
+    """How many requests a line with ``RETRACT`` sends back, if it says so."""
+    found = re.search(rb"#retracted_reqs: (\d+)", line)
+    return int(found[1]) if found else None
 
 
 def _integer(text: bytes | None) -> int | None:

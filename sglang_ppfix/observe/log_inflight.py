@@ -146,6 +146,8 @@ def _balances(
         last = max(mine, key=lambda w: w.admitted)
         if not burst or last.admitted < 1.5 * burst:
             continue
+        if any(w.retracted for w in mine):
+            continue  # what they give back they prefill again
         length = last.freed / (last.admitted - burst)
         if length <= prompt_tokens:
             continue

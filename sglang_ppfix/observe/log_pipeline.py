@@ -151,9 +151,12 @@ class PipelineLog:
         """An answer left the server."""
         self._episode.finished += 1
 
-    def retracted(self) -> None:
-        """Requests went back to the queue: they will be admitted twice."""
-        self._episode.spoil()
+    def retracted(self, requests: int | None) -> None:
+        """Requests went back to the queue; None where nobody says how many."""
+        if requests is None:
+            self._episode.spoil()
+        else:
+            self._episode.retract(requests)
 
     def busy_share(self, rank: int, percent: float) -> None:
         """Take in how busy a stage says it was."""
@@ -225,7 +228,7 @@ class PipelineLog:
         seconds = 0.0 if first else max(seconds, 0.0)
         tokens = tok_s * seconds
         most = 2.0 * self._interval * accepted * running
-        self._episode.balance(window, held, None if first else tokens, tok_s, most)
+        self._episode.balance(window, held, seconds, second.is_integer(), tok_s, most)
         if first:
             return
         if self._impossible(tokens, seconds, accepted, running):

@@ -260,8 +260,19 @@ class LogReader:
             self._origins.clear()
         source.config.read_line(line, tags.get("PP", 0), tags.get("TP", 0))
         if mark == log_config.RETRACT:
-            for pipeline in source.run.pipelines.values():
-                pipeline.retracted()
+            self._retracted(source, tags, line)
+
+    @staticmethod
+    def _retracted(source: _Source, tags: dict[str, int], line: bytes) -> None:
+        """Every rank says it: count what the lead of the pipeline says."""
+        number = log_config.retracted_requests(line)
+        for (names, dp_rank), pipeline in source.run.pipelines.items():
+            if names != frozenset(tags) or pipeline.copies > 1:
+                pipeline.retracted(None)
+            elif dp_rank != tags.get("DP", 0) or tags.get("TP", 0):
+                continue
+            elif number is None or _is_lead(pipeline, tags):
+                pipeline.retracted(number)
 
     @staticmethod
     def _plugin_line(source: _Source, tags: dict[str, int], line: bytes) -> None:

@@ -34,6 +34,7 @@ class Window:
         freed: KV tokens given back since then (admitted plus generated minus held).
         episode: number of the busy period; -1 when its start is not in the log.
         finished: requests answered since the rank was last idle, from HTTP lines.
+        retracted: requests sent back to the queue since then; not in ``admitted``.
         seats: sizes of the filled slots, largest first, while nothing has finished
             since the rank was idle; None otherwise.
         slots: occupancy of every slot out of the plugin's own lines, if any.
@@ -60,6 +61,7 @@ class Window:
     freed: float = 0.0
     episode: int = -1
     finished: int = 0
+    retracted: int = 0
     seats: tuple[int, ...] | None = None
     slots: tuple[int, ...] | None = None
     parts: list["Window"] = field(default_factory=list)
@@ -95,7 +97,16 @@ _SUMS = (
     "prefill_seqs",
     "prefill_tokens",
 )
-_LATEST = ("second", "kv", "admitted", "freed", "episode", "finished", "seats")
+_LATEST = (
+    "second",
+    "kv",
+    "admitted",
+    "freed",
+    "episode",
+    "finished",
+    "retracted",
+    "seats",
+)
 
 
 class WindowSeries:
