@@ -90,7 +90,8 @@ def burst_slots(point: OperatingPoint, windows: list[Window]) -> None:
         return
     seats = max(seen, key=lambda key: seen[key])
     lasted = seen[seats] > 0.4 * point.seconds
-    same = abs(sum(seats) - point.in_flight.value) <= 1
+    # One more than are in flight, and the slot of one that has ended is among them.
+    same = abs(sum(seats) - point.in_flight.value) <= 0.5
     mean = point.mean_micro_batch
     even = mean is not None and abs(sum(seats) / len(seats) - mean.value) < 0.15 * (
         mean.value
