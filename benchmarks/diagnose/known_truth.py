@@ -45,7 +45,8 @@ HERE = Path(__file__).resolve().parent
 _KEPT = re.compile(
     r"(Decode|Prefill) batch|max_total_num_tokens=|HTTP/1\.1\" 200|\] ppfix |Retract"
 )
-_LOADED = 0.85
+#: A number in flight within this ratio of a level belongs to it.
+_NEAR = 0.15
 _STOCK = {"SGLANG_PPFIX": "0"}
 _PLUGIN = {"SGLANG_PPFIX": "1", "SGLANG_PPFIX_SUMMARY_LAPS": "25"}
 
@@ -142,7 +143,8 @@ SERVERS: dict[str, Server] = {
         max_running=8,
     ),
     "starved": Server(
-        (Run("starved-24", "memory-limited", 24, "60-90", "20-30", requests=48),),
+        # Long, and of many lengths: the waves of the first burst are a small part of it.
+        (Run("starved-24", "memory-limited", 24, "20-120", "20-30", requests=120),),
         kv_tokens=900,
     ),
     "starved-plugin": Server(
@@ -168,7 +170,8 @@ SERVERS: dict[str, Server] = {
         prefill_ms="10+1n",
     ),
     "diverged": Server(
-        (Run("diverged", "ranks-diverged", 8, "40", requests=32, timeout_s=60.0),),
+        # The fault bites where a slot fills up to its cap.
+        (Run("diverged", "ranks-diverged", 32, "40", requests=96, timeout_s=60.0),),
         env={**_STOCK, "PPFIX_TRUTH_WRONG_RANK": "2"},
     ),
     "pp2": Server(
@@ -270,30 +273,53 @@ def scrubbed(text: str, server: Server) -> list[str]:
 
 
 def occupancy(forwards: Sequence[Forward]) -> dict[str, Any]:
-    """Mean requests in flight, filled slots, largest micro-batch, while loaded."""
-    spans: dict[str, tuple[int, float, float]] = {}
-    for forward in forwards:
-        for rid in forward.rids:
-            first = spans[rid][1] if rid in spans else forward.start
-            spans[rid] = forward.slot, first, forward.end
-    marks = sorted({t for _, first, last in spans.values() for t in (first, last)})
+    """Mean requests in flight, filled slots, largest micro-batch, while loaded.
+
+    Loaded is where the number in flight is near that around which most time lies.
+    """
+    spans = stays(forwards)
+    marks = sorted({t for _, first, last in spans for t in (first, last)})
     rows = []
     for left, right in itertools.pairwise(marks):
         sizes: dict[int, int] = {}
-        for slot, first, last in spans.values():
+        for slot, first, last in spans:
             if first <= left and last >= right:
                 sizes[slot] = sizes.get(slot, 0) + 1
         if sizes:
             counts = sum(sizes.values()), len(sizes), max(sizes.values())
             rows.append((right - left, *counts))
-    most = max((row[1] for row in rows), default=0)
-    loaded = [row for row in rows if row[1] >= _LOADED * most]
+    levels = [
+        [row for row in rows if abs(row[1] - level) <= _NEAR * level]
+        for level in {row[1] for row in rows}
+    ]
+    loaded = max(levels, key=lambda near: sum(row[0] for row in near), default=[])
     total = sum(row[0] for row in loaded)
     if not total:
         return {}
     means = [sum(row[0] * row[i] for row in loaded) / total for i in (1, 2, 3)]
     names = ("in_flight", "slots_filled", "largest")
     return dict(zip(names, (round(mean, 2) for mean in means), strict=True))
+
+
+def stays(forwards: Sequence[Forward]) -> list[tuple[int, float, float]]:
+    """Slot, start and end of every stay of a request in a slot.
+
+    A request that is retracted waits in the queue, and is prefilled again later: that
+    is another stay, and it is not in flight in between.
+    """
+    done: list[tuple[int, float, float]] = []
+    now: dict[str, tuple[int, float, float]] = {}
+    decoded: set[str] = set()
+    for forward in forwards:
+        for rid in forward.rids:
+            if forward.mode == "prefill" and rid in decoded:
+                done.append(now.pop(rid))
+                decoded.discard(rid)
+            elif forward.mode == "decode":
+                decoded.add(rid)
+            first = now[rid][1] if rid in now else forward.start
+            now[rid] = forward.slot, first, forward.end
+    return done + list(now.values())
 
 
 def table(folder: Path) -> int:
