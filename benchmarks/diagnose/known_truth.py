@@ -143,7 +143,7 @@ SERVERS: dict[str, Server] = {
         max_running=8,
     ),
     "starved": Server(
-        # Long, and of many lengths: the waves of the first burst are a small part of it.
+        # Long, of many lengths: the waves of the first burst are a small part of it.
         (Run("starved-24", "memory-limited", 24, "20-120", "20-30", requests=120),),
         kv_tokens=900,
     ),
