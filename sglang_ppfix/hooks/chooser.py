@@ -30,9 +30,12 @@ class Chooser:
         self.ring = ring
         self._search = SlotSearch()
 
-    def end_lap(self, sizes: list[int], seconds: float | None) -> None:
-        """A lap of decodes is over; see ``SlotSearch.end_lap``."""
-        self._search.end_lap(sizes, seconds)
+    def end_lap(self) -> None:
+        """A lap in which a slot made a forward is over."""
+        laps = self.ring.laps
+        self._search.end_lap(
+            self.ring.slots, laps.sizes, laps.last_decode_s, laps.last_s
+        )
         if self.ring.laps.count % LOOK == 0:
             self._look()
 

@@ -134,7 +134,7 @@ class Ring:
         if self.laps.end_turn(self.slot, size, decode, self.slots):
             self.summary.end_lap()
             if self.chooser is not None and self.chooses:
-                self.chooser.end_lap(self.laps.sizes, self.laps.last_decode_s)
+                self.chooser.end_lap()
         if self.metrics is not None and self.slot == 0:
             self.metrics.update(self)
 

@@ -20,7 +20,8 @@ class Laps:
         even: mean size that the same requests would have, spread evenly.
         lap_s: mean wall time of a lap of decodes only.
         sizes: requests per slot in the last lap.
-        last_decode_s: wall time of the last lap; None after a prefill in it, or idling.
+        last_s: wall time of the last lap; None after idling.
+        last_decode_s: the same, None also after a prefill in it.
         decode_tokens: tokens that decode forwards made, prefills' first ones left out.
         cpu_filled_s, cpu_empty_s: mean CPU time of the scheduler's thread per turn
             of a slot that makes a forward, and of one that makes none. Waiting
@@ -36,6 +37,7 @@ class Laps:
         self.largest = 0.0
         self.even = 0.0
         self.lap_s = 0.0
+        self.last_s: float | None = None
         self.last_decode_s: float | None = None
         self.decode_tokens = 0
         self.cpu_filled_s = 0.0
@@ -80,7 +82,8 @@ class Laps:
             return False
         self.count += 1
         self.stretched += prefilled
-        self.last_decode_s = took if was_busy and not prefilled else None
+        self.last_s = took if was_busy else None
+        self.last_decode_s = None if prefilled else self.last_s
         if was_busy and took is not None:
             self.timed += 1
             self.seconds += took

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .choosing import is_known, least_lap
+from .rates import Rates
 from .speeds import Speeds
 
 #: Laps over which the largest number of requests counts as the load: slots are for
@@ -26,6 +27,8 @@ LEAST_BLOCKS = 6
 ENOUGH_BLOCKS = 20
 #: Less than this is no difference, and fewer slots cost less of the host.
 TIE = 0.005
+#: A loss of tokens per second, prompts included, that is no noise.
+LOSS = 0.01
 #: Less than this is not worth a trial.
 WORTH_TRYING = 0.02
 #: A trial that is slower by more than this ends at once.
@@ -87,22 +90,33 @@ class SlotSearch:
         self.demand = 0
         self._load = 0
         self._speeds = Speeds()
+        self._rates = Rates()
         self._recent: deque[int] = deque(maxlen=PEAK_LAPS)
         self._trial: _Trial | None = None
         self._next_trial = 0
         self._failures: dict[tuple[int, int], _Failure] = {}
         self._settled: dict[int, int] = {}
 
-    def end_lap(self, sizes: Sequence[int], seconds: float | None) -> None:
-        """A lap of decodes is over.
+    def end_lap(
+        self,
+        slots: int,
+        sizes: Sequence[int],
+        decode_s: float | None,
+        any_s: float | None,
+    ) -> None:
+        """A lap in which a slot made a forward is over.
 
         Args:
+            slots: target slots in force.
             sizes: requests per slot.
-            seconds: wall time; None where it says nothing (a prefill, the first).
+            decode_s: wall time of a lap of decodes; None after a prefill in it.
+            any_s: wall time of any lap; None where the ring was idle before.
         """
         self._recent.append(sum(sizes))
-        if seconds:
-            self._speeds.add(sizes, seconds)
+        if decode_s:
+            self._speeds.add(sizes, decode_s)
+        if any_s:
+            self._rates.add(slots, sizes, any_s)
 
     def look(self, view: View) -> Move | None:
         """What to change now, if anything."""
@@ -118,13 +132,17 @@ class SlotSearch:
 
     def _other_load(self, view: View, demand: int) -> Move | None:
         """Begin with what was best at such a load, or with the law."""
+        grown = demand > self._load
         self._load = demand
+        self._rates.forget()
         # A trial that was cut off says nothing, and may not come again at once.
         if self._trial is not None:
             self._next_trial = max(self._next_trial, view.lap + PAUSE)
             self._trial = None
         most = min(view.most, demand)
-        filled = self._settled.get(_bucket(demand), self._filled(view))
+        # Fewer slots that were right for a smaller load may be wrong for its prompts.
+        now = most if grown else self._filled(view)
+        filled = self._settled.get(_bucket(demand), now)
         filled = max(filled, self._fewest(view, demand))
         if not is_known(view.stages, demand, filled) or (
             least_lap(view.stages, demand, filled)
@@ -152,6 +170,14 @@ class SlotSearch:
             return None
         if ratio > (TIE if trial.filled < trial.base else -TIE):
             return self._fail(view, trial, why)
+        tried, base = self._slots(view, trial.filled), self._slots(view, trial.base)
+        if not self._rates.is_known(tried) and not late:
+            return None
+        rate = self._rates.log_ratio(tried, base)
+        if rate is not None:
+            why += f", tokens per second {math.exp(rate):.3f} of it"
+            if rate < -LOSS:
+                return self._fail(view, trial, why)
         self._trial = None
         self._settled[_bucket(self.demand)] = trial.filled
         self._next_trial = max(view.lap, trial.began + PAUSE)
@@ -172,7 +198,7 @@ class SlotSearch:
             return None
         base = self._filled(view)
         live, lap_s = self._speeds.lap(self.demand, base, LEAST_BLOCKS)
-        if not live:
+        if not live or not self._rates.is_known(view.slots):
             return None
         bounds = {
             filled: least_lap(view.stages, live, filled) / 1e3
@@ -184,6 +210,7 @@ class SlotSearch:
         best = min(bounds.values())
         filled = next(f for f, s in bounds.items() if s <= best * (1 + WORTH_TRYING))
         self._trial = _Trial(filled, base, view.lap, live)
+        self._rates.forget(self._slots(view, filled))
         why = (
             f"to try: a lap takes {lap_s * 1e3:.1f} ms, the devices allow "
             f"{bounds[filled] * 1e3:.1f} with {filled}"
@@ -216,9 +243,12 @@ class SlotSearch:
         return min(view.slots, view.most, self.demand)
 
     def _move(self, view: View, filled: int, why: str) -> Move | None:
-        """All slots stay open to a load that grows, unless fewer were chosen."""
-        slots = view.most if filled >= min(view.most, self.demand) else filled
+        slots = self._slots(view, filled)
         return None if slots == view.slots else Move(slots, why)
+
+    def _slots(self, view: View, filled: int) -> int:
+        """All slots stay open to a load that grows, unless fewer were chosen."""
+        return view.most if filled >= min(view.most, self.demand) else filled
 
 
 def _bucket(demand: int) -> int:
