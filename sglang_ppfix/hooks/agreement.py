@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 # Every rank publishes as soon as the process group stands, and looks when its own
 # start-up is over. Weights, graphs and kernels lie between, and may take one rank
 # minutes longer than another; whoever is not there by then will not come.
-TIMEOUT_S = 30
+TIMEOUT_S = 10
 
 Wrapper = Callable[[Callable[..., Any], Any, Any, Any], Any]
 
