@@ -9,7 +9,9 @@
 
 - Decisions: given the turns in which requests arrived, does the simulator admit the
   same requests in the same slots in the same turns, to the last one?
-- Throughput: given only the loads and the stage times, is it within 5 %?
+- Throughput: given only the loads and the stage times, is it within 5 %? In a closed
+  loop what a slot holds hangs on the milliseconds between the first arrivals, and with
+  stock so does everything after: there the simulator is asked for a range of them.
 """
 
 import argparse
@@ -17,9 +19,10 @@ import json
 import os
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from sglang_ppfix.sim import CpuTimes, Load, Profile, Server, simulate
@@ -36,6 +39,8 @@ HOP_MS = 0.5
 LAB_CPU = CpuTimes(idle=0.9e-3, launch=3.5e-3, process=2.0e-3, message=0.4e-3)
 # From a token on the last stage's device to the client's next request in a scheduler.
 CLIENT_S = 0.02
+# Between the first requests of a closed loop, as they reach the scheduler.
+STAGGERS_S = (0.0, 0.002, 0.005, 0.01, 0.02)
 
 
 @dataclass(frozen=True)
@@ -247,18 +252,26 @@ def compare() -> int:
         decided = decisions(run)
         seen = [(turn, slot, rids) for turn, slot, rids in run["admissions"]]
         lab = sum(run["outputs"]) / run["seconds"]
-        simulated = _simulated_tok_s(setting, run)
-        error = simulated / lab - 1
-        wrong += seen != decided or abs(error) > 0.05
+        simulated = simulated_tok_s(setting, run)
+        error = median(simulated) / lab - 1
+        wrong += seen != decided or not agrees(lab, simulated)
         same = "yes" if seen == decided else "NO"
+        span = ""
+        if len(simulated) > 1:
+            span = f" ({min(simulated):.1f} to {max(simulated):.1f})"
         print(
             f"| {setting.name} | {run['arm']} | {run['workload']['name']} "
-            f"| {len(seen)} | {same} | {lab:.1f} | {simulated:.1f} "
+            f"| {len(seen)} | {same} | {lab:.1f} | {median(simulated):.1f}{span} "
             f"| {100 * error:+.1f} % |"
         )
         if seen != decided:
             _show_difference(seen, decided)
     return min(wrong, 1)
+
+
+def agrees(lab: float, simulated: Sequence[float]) -> bool:
+    """Within 5 % of the simulated figure, or of the range of them."""
+    return min(simulated) * 0.95 <= lab <= max(simulated) * 1.05
 
 
 def decisions(run: dict[str, Any]) -> list[Admission]:
@@ -298,16 +311,23 @@ def _turns(
     return admissions, arrivals
 
 
-def _simulated_tok_s(setting: Setting, run: dict[str, Any]) -> float:
+def simulated_tok_s(setting: Setting, run: dict[str, Any]) -> list[float]:
+    """What the simulator makes of a run: one figure, or one per stagger."""
     lengths: dict[str, Any] = {"prompts": run["prompts"], "outputs": run["outputs"]}
     if run["workload"]["arrival"] == "closed":
         clients = run["workload"]["clients"]
-        load = Load("closed", **lengths, clients=clients, think=CLIENT_S, stagger=0.02)
+        loads = [
+            Load("closed", **lengths, clients=clients, think=CLIENT_S, stagger=stagger)
+            for stagger in STAGGERS_S
+        ]
     else:
-        load = Load("open", **lengths, arrivals=sorted(run["sent"]))
-    outcome = simulate(server(setting), profile(setting), load, run["arm"])
-    end = max(request.end for request in outcome.requests)
-    return float(sum(run["outputs"]) / (end + CLIENT_S / 2))
+        loads = [Load("open", **lengths, arrivals=sorted(run["sent"]))]
+    found = []
+    for load in loads:
+        outcome = simulate(server(setting), profile(setting), load, run["arm"])
+        end = max(request.end for request in outcome.requests)
+        found.append(float(sum(run["outputs"]) / (end + CLIENT_S / 2)))
+    return found
 
 
 def _show_difference(seen: list[Admission], decided: list[Admission]) -> None:
