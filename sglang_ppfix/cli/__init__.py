@@ -7,6 +7,7 @@ only when it is asked for, so that ``doctor`` works where matplotlib does not.
 
 import argparse
 import importlib
+import os
 import pkgutil
 import sys
 from collections.abc import Sequence
@@ -55,7 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             command.set_defaults(run=module.run)
     args = parser.parse_args(argv)
     try:
-        return int(args.run(args))
+        status = int(args.run(args))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # The reader has enough (``| head``): no traceback, also not at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except UserError as error:
         print(f"sglang-ppfix {args.verb}: {error}", file=sys.stderr)
         return 2
