@@ -171,7 +171,9 @@ def prefill_stretched(context: Context, point: OperatingPoint) -> Finding | None
 def ranks_diverged(context: Context) -> Finding | None:
     """PP ranks that did not run the same batches."""
     facts = context.facts
-    sure = [d for d in facts.divergences if d.lines > 1 and not d.at_end]
+    # One line may be torn or lost; where none was, one that differs is enough.
+    least = 1 if facts.clean_log else 2
+    sure = [d for d in facts.divergences if d.lines >= least and not d.at_end]
     ends = [d for d in facts.divergences if d.at_end]
     if not sure and not (ends and (facts.hang_lines or facts.clean_log)):
         return None
