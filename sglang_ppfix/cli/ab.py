@@ -11,6 +11,7 @@ from sglang_ppfix.hooks.change import POLICY_CODES, ChangeError
 from sglang_ppfix.remote import RemoteError
 
 from . import UserError
+from ._files import check_outputs, writing
 from .set import add_server_arguments, server_of
 
 
@@ -43,8 +44,7 @@ def run(args: argparse.Namespace) -> int:
             f"--seconds {args.seconds:g}, --settle {args.settle:g}: "
             "at least 1, and at least 0"
         )
-    if args.json and not args.json.parent.is_dir():
-        raise UserError(f"--json {args.json}: {args.json.parent} is no folder")
+    check_outputs({"--json": args.json})
     plan = ABPlan(
         (args.baseline, args.policy),
         args.pairs,
@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(str(error)) from error
     print(comparison.verdict())
     if args.json:
-        args.json.write_text(json.dumps(comparison.to_json(), indent=1) + "\n")
+        with writing():
+            args.json.write_text(json.dumps(comparison.to_json(), indent=1) + "\n")
     return 0
 
 

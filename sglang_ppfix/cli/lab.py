@@ -21,6 +21,7 @@ from sglang_ppfix.lab.report import sentence, table, to_json
 from sglang_ppfix.lab.stage_time import StageTimeError
 
 from . import UserError
+from ._files import check_outputs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -185,9 +186,7 @@ def _experiment(args: argparse.Namespace) -> Experiment:
         port=args.port,
         env=dict(_pair(text) for text in args.env),
     )
-    for path in (args.json, args.plot, args.trace):
-        if path is not None and not path.resolve().parent.is_dir():
-            raise UserError(f"{path}: its folder does not exist")
+    check_outputs({"--json": args.json, "--plot": args.plot, "--trace": args.trace})
     if args.plot is not None:
         picture.require_matplotlib()
     return Experiment(
