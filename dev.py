@@ -63,7 +63,11 @@ GROUPS = {
         ]
     ],
     # Longer: all behaviour on real SGLang.
-    "lab-all": [["-m", "pytest", "tests/lab", "tests/contract/test_patches_lab.py"]],
+    "lab-all": [
+        ["-m", "pytest", "tests/lab"],
+        # On its own: each folder has a conftest that its tests import by that name.
+        ["-m", "pytest", "tests/contract/test_patches_lab.py"],
+    ],
 }
 DEFAULT = ("lint", "type", "unit", "contract", "patches", "lab")
 
