@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from sglang_ppfix.hooks.change import from_words
 from sglang_ppfix.lab.config import LabConfig
 from sglang_ppfix.lab.experiment import run_on, warm_up
 from sglang_ppfix.lab.load import Lengths, plan_load
@@ -27,7 +28,7 @@ from sglang_ppfix.lab.stage_time import StageProfile
 
 STAGES = 4
 ROWS = 64
-CODES = {"stock": 0, "balanced": 2, "auto": 3}
+POLICIES = ("stock", "balanced", "auto")
 #: Laps without a change after which ``auto`` is taken to have chosen.
 SETTLED_LAPS = 220
 
@@ -90,7 +91,7 @@ class Bench:
 
     def tok_s(self, policy: str) -> float:
         """One burst under a policy; every token of it is checked."""
-        codes = {"ppfix_policy": CODES[policy], "ppfix_slots": 0}
+        codes = from_words({"policy": policy, "slots": "auto"})
         answer = self.server.post("/set_internal_state", {"server_args": codes})
         if answer != [True]:
             raise RuntimeError(f"the server refused {codes}: {answer}")
@@ -124,10 +125,10 @@ class Bench:
 def _row(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
     settling = list(bench.settle(args.settle_s))
     begin = bench.state()
-    measured: dict[str, list[float]] = {policy: [] for policy in CODES}
+    measured: dict[str, list[float]] = {policy: [] for policy in POLICIES}
     slots = []
     for number in range(args.rounds):
-        for policy in islice(cycle(CODES), number, number + len(CODES)):
+        for policy in islice(cycle(POLICIES), number, number + len(POLICIES)):
             measured[policy].append(bench.tok_s(policy))
             if policy == "auto":
                 slots.append(bench.state()["target_slots"])

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import NEWEST
 from packaging.version import Version
+from test_release_lab import CHUNK, DEPTH, RELEASES, STAGES
 
 pytest.importorskip("unidiff")
 
@@ -29,17 +30,6 @@ from sglang_ppfix.patches.installed import apply, copy_of
 from sglang_ppfix.patches.package import Package, installed
 
 pytestmark = [pytest.mark.lab, pytest.mark.releases]
-
-STAGES, DEPTH, CHUNK = 2, 2, 32
-RELEASES = (
-    "0.5.11",
-    "0.5.13.post1",
-    "0.5.15.post1",
-    "0.5.17",
-    "0.5.19",
-    "0.5.21",
-    "0.5.23",
-)
 
 
 @pytest.fixture(scope="module", params=RELEASES)

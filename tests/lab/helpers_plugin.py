@@ -22,7 +22,7 @@ from sglang_ppfix.lab.profile_file import stage_profile
 from sglang_ppfix.lab.server import LabServer
 from sglang_ppfix.lab.trace import Forward, read_traces
 
-STOCK, OBSERVE, BALANCED = 0, 1, 2
+STOCK, OBSERVE, BALANCED, AUTO = range(4)
 """Codes of the policies for ``/set_internal_state``."""
 
 # A leak makes SGLang's idle self-check raise.
@@ -180,6 +180,16 @@ class PluginServer:
         for path, content in zip(files, contents, strict=True):
             assert content == contents[0], f"{path.name} differs from {files[0].name}"
         return contents[0].decode().splitlines()
+
+
+def ready(
+    lab_server: Callable[[LabConfig], LabServer], config: LabConfig
+) -> PluginServer:
+    """A server that fills evenly, over the default number of slots."""
+    plugin = PluginServer(lab_server(config))
+    assert plugin.switch(policy=BALANCED, slots=0)
+    plugin.begin()
+    return plugin
 
 
 def steady_sizes(forwards: Sequence[Forward]) -> dict[int, int]:

@@ -7,8 +7,8 @@ import pytest
 from helpers_plugin import (
     BALANCED,
     STOCK,
-    PluginServer,
     plugin_config,
+    ready,
     rids,
     slot_sequence,
 )
@@ -22,10 +22,7 @@ RING = plugin_config(2, max_running_requests=6, chunked_prefill_size=CHUNK)
 @pytest.fixture
 def plugin(lab_server):
     """Two slots, six rows, chunks of 64 tokens."""
-    plugin = PluginServer(lab_server(RING))
-    assert plugin.switch(policy=BALANCED, slots=0)
-    plugin.begin()
-    return plugin
+    return ready(lab_server, RING)
 
 
 def test_chunked_prompts_among_short_ones(plugin) -> None:

@@ -11,13 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers_plugin import PluginServer, plugin_config
+from helpers_plugin import AUTO, BALANCED, PluginServer, plugin_config
 from prometheus_client.parser import text_string_to_metric_families
 
 from sglang_ppfix.lab.profile_file import stage_profile
 
 DASHBOARD = Path(__file__).parents[2] / "docs/grafana/sglang-ppfix.json"
-AUTO, BALANCED = 3, 2
 CONFIG = replace(
     plugin_config(
         2,

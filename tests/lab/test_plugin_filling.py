@@ -4,10 +4,10 @@ import pytest
 from helpers_plugin import (
     BALANCED,
     STOCK,
-    PluginServer,
     admissions,
     most_at_once,
     plugin_config,
+    ready,
     steady_sizes,
 )
 
@@ -19,10 +19,7 @@ RING = plugin_config(4, max_running_requests=30)
 @pytest.fixture
 def plugin(lab_server):
     """The ring of four, policy balanced."""
-    plugin = PluginServer(lab_server(RING))
-    assert plugin.switch(policy=BALANCED, slots=0)
-    plugin.begin()
-    return plugin
+    return ready(lab_server, RING)
 
 
 @pytest.mark.parametrize("clients", [3, 9, 16, 30])

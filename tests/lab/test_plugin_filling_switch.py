@@ -5,7 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from helpers_plugin import BALANCED, OBSERVE, STOCK, PluginServer
+from helpers_plugin import BALANCED, OBSERVE, STOCK, ready
 from test_plugin_filling import RING
 
 from sglang_ppfix.lab.trace import Forward
@@ -16,10 +16,7 @@ SWITCHES = 200
 @pytest.fixture
 def plugin(lab_server):
     """The ring of four, policy balanced."""
-    plugin = PluginServer(lab_server(RING))
-    assert plugin.switch(policy=BALANCED, slots=0)
-    plugin.begin()
-    return plugin
+    return ready(lab_server, RING)
 
 
 def test_200_switches_under_load(plugin) -> None:

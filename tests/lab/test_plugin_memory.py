@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from helpers_plugin import BALANCED, STOCK, PluginServer, plugin_config, rids
+from helpers_plugin import BALANCED, STOCK, plugin_config, ready, rids
 
 # A low estimate of what requests will need, low again soon after a retraction: more
 # are let in than fit.
@@ -34,13 +34,6 @@ ESTIMATED: Mapping[str, Any] = {"temperature": 0, "ignore_eos": False}
 
 RETRACTION = "KV cache pool is full. Retract requests"
 REQUEUED = "goes back to the queue instead of being aborted"
-
-
-def ready(lab_server, config) -> PluginServer:
-    """A server that fills evenly."""
-    plugin = PluginServer(lab_server(config))
-    assert plugin.switch(policy=BALANCED, slots=0)
-    return plugin
 
 
 def test_fixed_lengths_are_never_retracted(lab_server) -> None:
