@@ -96,7 +96,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not steps.divergences
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32), st.integers(0, 40), st.integers(1, 4))
 def test_random_losses_never_diverge(seed: int, losses: int, ranks: int) -> None:
     """Fails if losses at random places, six lines apart, look like another batch."""

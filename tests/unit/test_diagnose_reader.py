@@ -218,7 +218,6 @@ def test_windows_are_merged_not_lost(
 
 @settings(
     max_examples=40,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.integers(0, 2**32), st.binary(min_size=1, max_size=200))
