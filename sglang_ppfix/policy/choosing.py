@@ -4,7 +4,7 @@ Device time is a lower bound of a lap: the host only adds to it. A number of slo
 bound lies above the lap that is measured now cannot win, and is not even tried.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 #: A micro-batch this many times larger than any measured one is not foretold.
 REACH = 2.0
@@ -54,6 +54,16 @@ def growth(decode_ms: Mapping[int, float]) -> float:
     return 0.0 if grown < NOISE * mean_ms else slope
 
 
+def most_time(decode_ms: Mapping[int, float], size: int) -> float:
+    """Longest decode time of a micro-batch that the measured ones leave possible, ms.
+
+    Args:
+        decode_ms: mean time by micro-batch size, of one stage; not empty.
+        size: of the micro-batch in question.
+    """
+    return min(ms * max(size / known, 1.0) for known, ms in decode_ms.items())
+
+
 def least_lap(stages: Sequence[Mapping[int, float]], live: int, filled: int) -> float:
     """Shortest lap of ``live`` requests spread over ``filled`` slots, ms.
 
@@ -65,12 +75,30 @@ def least_lap(stages: Sequence[Mapping[int, float]], live: int, filled: int) -> 
         live: requests in flight.
         filled: slots that hold them, at most ``live``.
     """
+    return _lap(least_time, stages, live, filled)
+
+
+def is_foretold(
+    stages: Sequence[Mapping[int, float]], live: int, filled: int, lap_ms: float
+) -> bool:
+    """Whether a trial of ``filled`` slots is no leap in the dark.
+
+    Either every stage ran micro-batches of nearly the size that it takes, or the
+    devices cannot make it slower than the present lap of ``lap_ms``.
+    """
+    if not all(stages):
+        return False
     size = -(-live // filled)
-    times = [least_time(stage, size) for stage in stages]
+    if all(size <= REACH * max(stage) for stage in stages):
+        return True
+    return _lap(most_time, stages, live, filled) <= lap_ms
+
+
+def _lap(
+    time_of: Callable[[Mapping[int, float], int], float],
+    stages: Sequence[Mapping[int, float]],
+    live: int,
+    filled: int,
+) -> float:
+    times = [time_of(stage, -(-live // filled)) for stage in stages]
     return max(filled * max(times), sum(times))
-
-
-def is_known(stages: Sequence[Mapping[int, float]], live: int, filled: int) -> bool:
-    """Whether every stage ran micro-batches of nearly the size that this takes."""
-    size = -(-live // filled)
-    return all(stage and size <= REACH * max(stage) for stage in stages)

@@ -7,26 +7,38 @@ stages side by side, in one slot one after the other.
 import math
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from statistics import fmean, stdev
 
-#: Laps that are kept of each number of slots, the newest ones.
-KEPT_LAPS = 256
-#: Laps that a rate needs.
-LEAST_LAPS = 128
+from .speeds import Difference
+
+#: Laps whose rate makes one value.
+BLOCK_LAPS = 16
+#: Values that are kept of each number of slots, the newest ones.
+KEPT = 16
+#: Values that a rate needs.
+LEAST_BLOCKS = 8
 #: Loads that differ by more than this part are not compared.
 SAME_LOAD = 0.1
+#: A handful of values may lie together by chance.
+_LEAST_ERROR = 0.005
 
 
-class _Lap(NamedTuple):
-    live: int
-    seconds: float
+@dataclass
+class _Block:
+    """Some laps in a row; a lap makes one token of each request in flight."""
+
+    laps: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
 
 
 class Rates:
     """What every number of target slots made of the time."""
 
     def __init__(self) -> None:
-        self._laps: dict[int, deque[_Lap]] = {}
+        self._blocks: dict[int, deque[_Block]] = {}
+        self._running = _Block()
         self._slots = 0
         self._arrived = False
 
@@ -41,36 +53,60 @@ class Rates:
         """
         live, filled = sum(sizes), sum(size > 0 for size in sizes)
         if slots != self._slots:
-            self._slots, self._arrived = slots, False
+            self._slots, self._arrived, self._running = slots, False, _Block()
         self._arrived = self._arrived or filled == min(slots, live)
-        if self._arrived:
-            laps = self._laps.setdefault(slots, deque(maxlen=KEPT_LAPS))
-            laps.append(_Lap(live, seconds))
+        if not self._arrived:
+            return
+        block = self._running
+        block.laps += 1
+        block.tokens += live
+        block.seconds += seconds
+        if block.laps == BLOCK_LAPS:
+            self._blocks.setdefault(slots, deque(maxlen=KEPT)).append(block)
+            self._running = _Block()
 
     def forget(self, slots: int | None = None) -> None:
         """Forget the laps of a number of slots, or all."""
+        self._running = _Block()
         if slots is None:
-            self._laps.clear()
+            self._blocks.clear()
         else:
-            self._laps.pop(slots, None)
+            self._blocks.pop(slots, None)
 
-    def is_known(self, slots: int) -> bool:
-        """Whether there are laps enough for a rate."""
-        return len(self._laps.get(slots, ())) >= LEAST_LAPS
+    def blocks(self, slots: int) -> int:
+        """Values behind the rate with ``slots``, at most ``KEPT``."""
+        return len(self._blocks.get(slots, ()))
 
-    def log_ratio(self, slots: int, other: int) -> float | None:
-        """Logarithm of the rate with ``slots`` over that with ``other``; None where
-        one is not known, or the load was another."""
-        if not self.is_known(slots) or not self.is_known(other):
+    def lap(self, slots: int) -> tuple[int, float]:
+        """(requests in flight, seconds) of a mean lap; there must be values."""
+        blocks = self._blocks[slots]
+        laps = len(blocks) * BLOCK_LAPS
+        live = round(sum(block.tokens for block in blocks) / laps)
+        return live, sum(block.seconds for block in blocks) / laps
+
+    def compare(
+        self, slots: int, other: int, least_blocks: int = LEAST_BLOCKS
+    ) -> Difference | None:
+        """Time per token with ``slots`` against ``other``; None where one of them has
+        fewer values than ``least_blocks``, or the load was another."""
+        if min(self.blocks(slots), self.blocks(other)) < max(least_blocks, 2):
             return None
-        live, rate = _mean(self._laps[slots])
-        other_live, other_rate = _mean(self._laps[other])
+        live, _ = self.lap(slots)
+        other_live, _ = self.lap(other)
         if abs(live - other_live) > SAME_LOAD * other_live:
             return None
-        return math.log(rate / other_rate)
+        new, old = self._blocks[slots], self._blocks[other]
+        ratio = math.log(_seconds_a_token(new) / _seconds_a_token(old))
+        error = math.hypot(_error(new), _error(old), _LEAST_ERROR)
+        return Difference(ratio, error, len(new))
 
 
-def _mean(laps: Sequence[_Lap]) -> tuple[float, float]:
-    """Requests in flight, and tokens per second; a lap makes one token of each."""
-    tokens = sum(lap.live for lap in laps)
-    return tokens / len(laps), tokens / sum(lap.seconds for lap in laps)
+def _seconds_a_token(blocks: Sequence[_Block]) -> float:
+    seconds = fmean(block.seconds for block in blocks)
+    return seconds / fmean(block.tokens for block in blocks)
+
+
+def _error(blocks: Sequence[_Block]) -> float:
+    """Standard error of the logarithm of their mean rate."""
+    logs = [math.log(block.seconds / block.tokens) for block in blocks]
+    return stdev(logs) / math.sqrt(len(logs))

@@ -6,13 +6,17 @@ decide on every rank by themselves.
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .choosing import is_known, least_lap
+from .choosing import is_foretold, least_lap
+from .failures import Failures
+from .outlook import WORTH_TRYING, worth_trying
+from .rates import KEPT as MOST_RATE_BLOCKS
+from .rates import LEAST_BLOCKS as LEAST_RATE_BLOCKS
 from .rates import Rates
 from .speeds import Speeds
+from .trial import LEAST_BLOCKS, Trial
 
 #: Laps over which the largest number of requests counts as the load: slots are for
 #: the load that comes again, not for the tail of a burst.
@@ -21,24 +25,6 @@ PEAK_LAPS = 128
 LOAD_CHANGED = 1.5
 #: Laps between two changes at one load, on the average.
 PAUSE = 200
-#: Blocks of laps that a number of slots needs before others are held against it.
-LEAST_BLOCKS = 6
-#: Blocks after which a trial ends however close the two are.
-ENOUGH_BLOCKS = 20
-#: Less than this is no difference, and fewer slots cost less of the host.
-TIE = 0.005
-#: A loss of tokens per second, prompts included, that is no noise.
-LOSS = 0.01
-#: Less than this is not worth a trial.
-WORTH_TRYING = 0.02
-#: A trial that is slower by more than this ends at once.
-MUCH_SLOWER = 0.10
-#: Laps without one that counts, after which a trial is given up.
-TRIAL_LAPS = 2000
-#: Laps for which a failure is remembered, twice as long after each further one.
-REMEMBERED = 10_000
-#: A lap that differs by this factor from the one at a failure makes it void.
-OTHER_LAP = 1.5
 
 
 class View(NamedTuple):
@@ -67,21 +53,6 @@ class Move(NamedTuple):
     why: str
 
 
-@dataclass
-class _Trial:
-    filled: int
-    base: int
-    began: int
-    load: int
-
-
-@dataclass
-class _Failure:
-    lap: int
-    base_s: float
-    times: int
-
-
 class SlotSearch:
     """Tries numbers of slots, one at a time, and keeps what was not slower."""
 
@@ -92,9 +63,9 @@ class SlotSearch:
         self._speeds = Speeds()
         self._rates = Rates()
         self._recent: deque[int] = deque(maxlen=PEAK_LAPS)
-        self._trial: _Trial | None = None
+        self._trial: Trial | None = None
         self._next_trial = 0
-        self._failures: dict[tuple[int, int], _Failure] = {}
+        self._failures = Failures()
         self._settled: dict[int, int] = {}
 
     def end_lap(
@@ -144,94 +115,75 @@ class SlotSearch:
         now = most if grown else self._filled(view)
         filled = self._settled.get(_bucket(demand), now)
         filled = max(filled, self._fewest(view, demand))
-        if not is_known(view.stages, demand, filled) or (
-            least_lap(view.stages, demand, filled)
-            > least_lap(view.stages, demand, most) * (1 + WORTH_TRYING)
+        widest_ms = least_lap(view.stages, demand, most)
+        if not is_foretold(view.stages, demand, filled, widest_ms) or (
+            least_lap(view.stages, demand, filled) > widest_ms * (1 + WORTH_TRYING)
         ):
             filled = most
         return self._move(view, filled, "another load")
 
-    def _judge(self, view: View, trial: _Trial) -> Move | None:
-        found = self._speeds.compare(trial.load, trial.filled, trial.base)
-        late = view.lap - trial.began >= TRIAL_LAPS
-        if found is None:
-            if not late:
-                return None
-            return self._fail(view, trial, "no lap with so many slots could be timed")
-        ratio, error, blocks = found
-        why = (
-            f"the lap with {trial.filled} took {math.exp(ratio):.3f} (+-{error:.3f}) "
-            f"of that with {trial.base}"
-        )
-        if blocks >= 2 and ratio - 2 * error > MUCH_SLOWER:
-            return self._fail(view, trial, why)
-        clear = blocks >= LEAST_BLOCKS and abs(ratio) > max(3 * error, 4 * TIE)
-        if not clear and blocks < ENOUGH_BLOCKS and not late:
+    def _judge(self, view: View, trial: Trial) -> Move | None:
+        verdict = trial.judge(view.lap, self._speeds, self._rates)
+        if verdict is None:
             return None
-        if ratio > (TIE if trial.filled < trial.base else -TIE):
-            return self._fail(view, trial, why)
-        tried, base = self._slots(view, trial.filled), self._slots(view, trial.base)
-        if not self._rates.is_known(tried) and not late:
-            return None
-        rate = self._rates.log_ratio(tried, base)
-        if rate is not None:
-            why += f", tokens per second {math.exp(rate):.3f} of it"
-            if rate < -LOSS:
-                return self._fail(view, trial, why)
+        better, worse = trial.filled, trial.base
+        if not verdict.won:
+            better, worse = worse, better
         self._trial = None
-        self._settled[_bucket(self.demand)] = trial.filled
-        self._next_trial = max(view.lap, trial.began + PAUSE)
-        return Move(view.slots, why)
-
-    def _fail(self, view: View, trial: _Trial, why: str) -> Move | None:
-        key = _bucket(self.demand), trial.filled
-        times = self._failures[key].times + 1 if key in self._failures else 0
-        _live, base_s = self._speeds.lap(self.demand, trial.base, 1)
-        self._failures[key] = _Failure(view.lap, base_s, times)
-        self._settled[_bucket(self.demand)] = trial.base
-        self._trial = None
+        load = _bucket(self.demand)
+        self._settled[load] = better
+        self._failures.add(load, worse, view.lap, self._lap(view, better)[1])
+        if verdict.won:
+            self._next_trial = max(view.lap, trial.began + PAUSE)
+            return Move(view.slots, verdict.why)
+        # It came and went: two changes.
         self._next_trial = trial.began + 2 * PAUSE
-        return self._move(view, trial.base, why)
+        return self._move(view, better, verdict.why)
 
     def _try(self, view: View) -> Move | None:
         if view.lap < self._next_trial:
             return None
         base = self._filled(view)
-        live, lap_s = self._speeds.lap(self.demand, base, LEAST_BLOCKS)
-        if not live or not self._rates.is_known(view.slots):
+        if self._rates.blocks(view.slots) < LEAST_RATE_BLOCKS:
             return None
-        bounds = {
-            filled: least_lap(view.stages, live, filled) / 1e3
-            for filled in self._candidates(view, base, live, lap_s)
-        }
-        bounds = {f: s for f, s in bounds.items() if s < lap_s * (1 - WORTH_TRYING)}
-        if not bounds:
+        live, lap_s = self._lap(view, base)
+        if not live:
             return None
-        best = min(bounds.values())
-        filled = next(f for f, s in bounds.items() if s <= best * (1 + WORTH_TRYING))
-        self._trial = _Trial(filled, base, view.lap, live)
-        self._rates.forget(self._slots(view, filled))
+        measured = self._speeds.laps(live, LEAST_BLOCKS)
+        measured[base] = live, lap_s
+        could = self._candidates(view, base, live, lap_s)
+        filled = worth_trying(view.stages, could, base, measured)
+        if filled is None:
+            return None
+        slots = self._slots(view, filled)
+        by_rate = not self._speeds.lap(self.demand, base, LEAST_BLOCKS)[0]
+        self._trial = Trial(filled, base, slots, view.slots, view.lap, live, by_rate)
+        self._rates.forget(slots)
+        allowed_ms = least_lap(view.stages, live, filled)
         why = (
             f"to try: a lap takes {lap_s * 1e3:.1f} ms, the devices allow "
-            f"{bounds[filled] * 1e3:.1f} with {filled}"
+            f"{allowed_ms:.1f} with {filled}"
         )
         return self._move(view, filled, why)
 
-    def _candidates(
-        self, view: View, base: int, live: int, lap_s: float
-    ) -> Iterator[int]:
-        """Numbers of filled slots worth a look: large steps first."""
-        most, fewest = min(view.most, live), self._fewest(view, live)
-        steps = [base // 2, base * 2, base - 1, base + 1, *range(1, most + 1)]
-        for filled in dict.fromkeys(min(max(step, fewest), most) for step in steps):
-            failure = self._failures.get((_bucket(self.demand), filled))
-            if filled == base or not is_known(view.stages, live, filled):
-                continue
-            if failure is not None:
-                same = 1 / OTHER_LAP < lap_s / (failure.base_s or lap_s) < OTHER_LAP
-                if same and view.lap - failure.lap < REMEMBERED << failure.times:
-                    continue
-            yield filled
+    def _lap(self, view: View, filled: int) -> tuple[int, float]:
+        """(requests in flight, seconds) of a lap; of laps with prompts where others
+        are too rare; ``(0, 0.0)`` while not known."""
+        lap = self._speeds.lap(self.demand, filled, LEAST_BLOCKS)
+        slots = self._slots(view, filled)
+        if not lap[0] and self._rates.blocks(slots) == MOST_RATE_BLOCKS:
+            return self._rates.lap(slots)
+        return lap
+
+    def _candidates(self, view: View, base: int, live: int, lap_s: float) -> list[int]:
+        load = _bucket(self.demand)
+        return [
+            filled
+            for filled in range(self._fewest(view, live), min(view.most, live) + 1)
+            if filled != base
+            and is_foretold(view.stages, live, filled, lap_s * 1e3)
+            and not self._failures.bars(load, filled, view.lap, lap_s)
+        ]
 
     def _fewest(self, view: View, live: int) -> int:
         """Slots that a given cap needs for so many requests."""

@@ -84,6 +84,12 @@ class Speeds:
             return 0, 0.0
         return live, math.exp(median(found[live]))
 
+    def laps(self, demand: int, least_blocks: int) -> dict[int, tuple[int, float]]:
+        """What :meth:`lap` knows near ``demand``, by filled slots."""
+        filled = {slots for live, slots in self._times if _similar(live, demand)}
+        known = {slots: self.lap(demand, slots, least_blocks) for slots in filled}
+        return {slots: lap for slots, lap in known.items() if lap[0]}
+
     def compare(self, demand: int, one: int, other: int) -> Difference | None:
         """``one`` filled slots against ``other``, at a load near ``demand``; None
         while no number of requests was seen with both."""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sglang_ppfix.policy import least_lap, least_time
-from sglang_ppfix.policy.choosing import is_known
+from sglang_ppfix.policy.choosing import is_foretold
 
 
 def test_between_measured_sizes_time_is_on_the_line():
@@ -38,9 +38,9 @@ def test_the_busiest_stage_bounds_the_lap():
 
 def test_nothing_is_foretold_far_beyond_what_was_measured():
     """Catches 32 requests in one slot because 1 and 2 took the same time."""
-    assert is_known([{8: 40.0}] * 4, 32, 2)
-    assert not is_known([{8: 40.0}] * 4, 32, 1)
-    assert not is_known([{8: 40.0}, {}], 8, 1)
+    assert is_foretold([{8: 40.0}] * 4, 32, 2, 100.0)
+    assert not is_foretold([{8: 40.0}] * 4, 32, 1, 100.0)
+    assert not is_foretold([{8: 40.0}, {}], 8, 1, 100.0)
 
 
 @given(
