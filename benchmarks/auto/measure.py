@@ -77,6 +77,20 @@ def measure(name: str, path: Path, args: argparse.Namespace) -> None:
             print(_line(row), flush=True)
 
 
+def put_in_force(server: LabServer, policy: str) -> None:
+    """Switch to a policy, the number of slots its own choice."""
+    codes = from_words({"policy": policy, "slots": "auto"})
+    answer = server.post("/set_internal_state", {"server_args": codes})
+    if answer != [True]:
+        raise RuntimeError(f"the server refused {codes}: {answer}")
+
+
+def state_of(server: LabServer) -> dict[str, Any]:
+    """The plugin's."""
+    states = server.get("/server_info")["internal_states"]
+    return dict(states[0]["ppfix"])
+
+
 class Bench:
     """Bursts of one size on one server."""
 
@@ -91,10 +105,7 @@ class Bench:
 
     def tok_s(self, policy: str) -> float:
         """One burst under a policy; every token of it is checked."""
-        codes = from_words({"policy": policy, "slots": "auto"})
-        answer = self.server.post("/set_internal_state", {"server_args": codes})
-        if answer != [True]:
-            raise RuntimeError(f"the server refused {codes}: {answer}")
+        put_in_force(self.server, policy)
         lengths = Lengths(12, 12), Lengths(self.tokens, self.tokens)
         load = plan_load("burst", self.clients, *lengths, seed=self.clients)
         measured = run_on(self.server, load).measurement
@@ -104,8 +115,7 @@ class Bench:
 
     def state(self) -> dict[str, Any]:
         """The plugin's."""
-        states = self.server.get("/server_info")["internal_states"]
-        return dict(states[0]["ppfix"])
+        return state_of(self.server)
 
     def settle(self, longest_s: float) -> Iterator[int]:
         """Bursts under ``auto``; gives the target slots after each of them."""

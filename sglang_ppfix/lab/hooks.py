@@ -18,7 +18,7 @@ import wrapt
 from sglang_ppfix.compat import scheduler as compat
 
 from . import device
-from .rank import DeviceFile, Rank, current_rank, start_rank
+from .rank import Rank, current_rank, start_rank
 from .wrapping import wrap_target
 
 READY_AT = "__ppfix_lab_ready_at__"
@@ -34,7 +34,6 @@ def install(path: str) -> None:
     if _installed:
         return
     _installed.append(path)
-    device_file = DeviceFile.read(Path(path))
 
     def hook_parallel_state(module: ModuleType) -> None:
         wrap_target(module, "init_model_parallel_group", "use_pynccl", _without_pynccl)
@@ -45,7 +44,7 @@ def install(path: str) -> None:
         def begin(
             wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any
         ) -> Any:
-            start_rank(device_file, scheduler.pp_group.rank_in_group)
+            start_rank(Path(path), scheduler.pp_group.rank_in_group)
             return wrapped(*args, **kwargs)
 
         wrap_target(module, "Scheduler.init_pp_loop_state", None, begin)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,14 @@ class DeviceFile:
     trace_dir: str | None = None
 
     def write(self, path: Path) -> None:
-        """Write the file that :meth:`read` reads."""
+        """Write the file that :meth:`read` reads; ranks that run take up the new times.
+
+        It is put in place in one step: a rank may read at any moment.
+        """
         content = {"profile": self.profile.to_json(), "trace_dir": self.trace_dir}
-        path.write_text(json.dumps(content))
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(content))
+        os.replace(new, path)
 
     @classmethod
     def read(cls, path: Path) -> "DeviceFile":
@@ -46,6 +52,7 @@ class Rank:
     stage: StageTime
     hop_s: float
     trace_fd: int | None = None
+    follow: Callable[[], StageProfile | None] = lambda: None
     device: Device = field(default_factory=Device)
     req_to_token: Any = None
     slot: int = -1
@@ -56,6 +63,10 @@ class Rank:
         self, requests: int, tokens: int, decode: bool, mixed: bool
     ) -> Kernel:
         """Book one forward on the device and write it to the trace."""
+        profile = self.follow()
+        if profile is not None:
+            self.stage = profile.stages[self.pp_rank]
+            self.hop_s = profile.hop_ms / 1e3
         if decode:
             mode, prefill_tokens, decode_requests = "decode", 0, requests
         else:
@@ -76,12 +87,29 @@ class Rank:
 _ranks: list[Rank] = []
 
 
-def start_rank(device_file: DeviceFile, pp_rank: int) -> Rank:
-    """Make this process the device of stage ``pp_rank``."""
+def follower(path: Path) -> Callable[[], StageProfile | None]:
+    """Gives the profile in ``path`` whenever the file was put in place anew."""
+    seen = path.stat().st_mtime_ns
+
+    def follow() -> StageProfile | None:
+        nonlocal seen
+        now = path.stat().st_mtime_ns
+        if now == seen:
+            return None
+        seen = now
+        return DeviceFile.read(path).profile
+
+    return follow
+
+
+def start_rank(path: Path, pp_rank: int) -> Rank:
+    """Make this process the device of stage ``pp_rank``, as ``path`` says."""
+    follow = follower(path)
+    device_file = DeviceFile.read(path)
     trace_fd = None
     if device_file.trace_dir is not None:
-        path = Path(device_file.trace_dir) / f"rank{pp_rank}.jsonl"
-        trace_fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        trace = Path(device_file.trace_dir) / f"rank{pp_rank}.jsonl"
+        trace_fd = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     profile = device_file.profile
     rank = Rank(
         pp_rank=pp_rank,
@@ -89,6 +117,7 @@ def start_rank(device_file: DeviceFile, pp_rank: int) -> Rank:
         stage=profile.stages[pp_rank],
         hop_s=profile.hop_ms / 1e3,
         trace_fd=trace_fd,
+        follow=follow,
     )
     _ranks[:] = [rank]
     return rank

@@ -18,6 +18,7 @@ from .errors import LabError
 from .launch import HOST, command, environment, write_model
 from .processes import end_group, free_port, start_group
 from .rank import DeviceFile
+from .stage_time import StageProfile
 
 _POLL_S = 0.25
 _CAUSE = re.compile(r"sglang-ppfix\b|[\w.]*(Error|Exception|Exit)\b")
@@ -95,10 +96,7 @@ class LabServer:
         self.trace_dir.mkdir(parents=True, exist_ok=True)
         for old in self.trace_dir.glob("rank*.jsonl"):
             old.unlink()
-        device_file = self.folder / "device.json"
-        DeviceFile(
-            self.config.profile, str(self.trace_dir) if self.config.trace else None
-        ).write(device_file)
+        self._write_device(self.config.profile)
         model_folder = self.folder / "model"
         write_model(self.config, model_folder)
         # An empty folder: a folder named like a package would hide the package.
@@ -107,7 +105,7 @@ class LabServer:
         self._process = start_group(
             command(self.config, port, model_folder),
             working_folder,
-            environment(self.config, device_file),
+            environment(self.config, self._device_file),
             self.log_path,
         )
         try:
@@ -115,6 +113,27 @@ class LabServer:
         except BaseException:
             self.stop()
             raise
+
+    def set_stage_times(self, profile: StageProfile) -> None:
+        """Let the stages need other times from their next forward on.
+
+        Raises:
+            LabError: the number of stages differs.
+        """
+        if len(profile.stages) != self.config.pp_size:
+            raise LabError(
+                f"profile {profile.name}: {len(profile.stages)} stages, "
+                f"the server has {self.config.pp_size}"
+            )
+        self._write_device(profile)
+
+    @property
+    def _device_file(self) -> Path:
+        return self.folder / "device.json"
+
+    def _write_device(self, profile: StageProfile) -> None:
+        trace_dir = str(self.trace_dir) if self.config.trace else None
+        DeviceFile(profile, trace_dir).write(self._device_file)
 
     def stop(self) -> None:
         """End every process of the server, and wait until they are gone.

@@ -22,7 +22,7 @@ def test_what_a_rank_writes_is_read_back(tmp_path) -> None:
     """Writer and reader live in different files; a swapped column would show here."""
     path = tmp_path / "device.json"
     DeviceFile(stage_profile("20+10b", 2), str(tmp_path)).write(path)
-    rank = start_rank(DeviceFile.read(path), 1)
+    rank = start_rank(path, 1)
     rank.slot, rank.rids, rank.decoding = 3, ["a", "b"], 0
     first = rank.launch_kernel(requests=2, tokens=2, decode=True, mixed=False)
     second = rank.launch_kernel(requests=2, tokens=50, decode=False, mixed=False)
@@ -37,6 +37,19 @@ def test_what_a_rank_writes_is_read_back(tmp_path) -> None:
         assert read == pytest.approx(kernel, abs=1e-5)
     lasted = [f.end - f.start for f in forwards]
     assert lasted == pytest.approx([0.040, 0.045, 0.030 + 0.009], abs=1e-5)
+
+
+def test_stage_times_change_while_a_rank_runs(tmp_path) -> None:
+    """Catches a rank that keeps the times it began with."""
+    path = tmp_path / "device.json"
+    DeviceFile(stage_profile("20", 2), str(tmp_path)).write(path)
+    rank = start_rank(path, 0)
+    rank.launch_kernel(requests=4, tokens=4, decode=True, mixed=False)
+    DeviceFile(stage_profile("20+10b", 2), str(tmp_path)).write(path)
+    rank.launch_kernel(requests=4, tokens=4, decode=True, mixed=False)
+    (forwards,) = read_traces(tmp_path)
+    lasted = [f.end - f.start for f in forwards]
+    assert lasted == pytest.approx([0.020, 0.060], abs=1e-5)
 
 
 def test_a_line_that_is_being_written_is_left_out(tmp_path) -> None:
