@@ -28,6 +28,10 @@ PROMPT = Lengths(8, 8)
 HANGS_S = 60.0
 #: A random MoE's greedy tokens fall into cycles, and its routing with them.
 SAMPLED = {"temperature": 1.0}
+#: Laps without a change after which ``auto`` is taken to have chosen, and bursts after
+#: which that is not waited for.
+SETTLED_LAPS = 300
+MOST_SETTLING = 14
 _STATE = (
     *("policy", "target_slots", "cap", "laps", "lap_s", "filled", "largest", "even"),
     *("stretched_laps", "cpu_filled_s", "cpu_empty_s", "decode_tokens", "deferred"),
@@ -45,8 +49,8 @@ class Arm:
     name: str
     policy: str
     static_cap: bool = False
-    # The policy chooses while it runs, and a request keeps its slot for life: an
-    # unmeasured burst of the same size goes first.
+    # The policy chooses while it runs, and a request keeps its slot for life:
+    # unmeasured bursts of the same size go first.
     settles: bool = False
 
     def settings(self, case: Case, clients: int) -> dict[str, int]:
@@ -90,6 +94,7 @@ class Session:
     deadline: float
     say: Callable[[str], None]
     windows: int = 0
+    _settled: set[int] = field(default_factory=set)
     _took: dict[tuple[str, int, str], float] = field(default_factory=dict)
     _tok_s: dict[tuple[str, int, str], dict[int, float]] = field(default_factory=dict)
 
@@ -122,10 +127,10 @@ class Session:
         key = (name, load.clients, arm.name)
         if self.time_left() < 1.3 * self._took.get(key, 4.0):
             raise OutOfTime
-        begin = time.monotonic()
         await self.switch(arm, load.clients)
         if arm.settles:
-            await self._send(_retag(load, "settle-"))
+            await self._settle(load)
+        begin = time.monotonic()
         results = await self._send(load)
         state = await self.server.state()
         took = self._took[key] = time.monotonic() - begin
@@ -160,6 +165,25 @@ class Session:
                 f"  {arm.name} C={load.clients}: {len(errors)} errors: {errors[0]}"
             )
         return results
+
+    async def _settle(self, load: Load) -> None:
+        """One burst, and before the first one that is measured as many as it takes."""
+        await self._send(_retag(load, "settle-"))
+        if load.clients in self._settled:
+            return
+        self._settled.add(load.clients)
+        slots: list[int] = []
+        since = 0
+        for number in range(MOST_SETTLING):
+            state = await self.server.state()
+            if not slots or state["target_slots"] != slots[-1]:
+                since = state["laps"]
+            slots.append(state["target_slots"])
+            if state["laps"] - since > SETTLED_LAPS:
+                break
+            await self._send(_retag(load, f"settle{number}-"))
+        self.write("settling", clients=load.clients, slots=slots)
+        self.say(f"  auto C={load.clients}: {slots} slots while it settled")
 
     async def _send(self, load: Load) -> list[RequestResult]:
         limit = min(max(self.time_left(), 5.0), HANGS_S)

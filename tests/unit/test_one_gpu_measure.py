@@ -39,6 +39,7 @@ class StandIn:
         self.changes = []
         self.policy, self.cap = 2, 4
         self.generated = []
+        self.laps = 0
 
     def app(self):
         app = web.Application()
@@ -51,6 +52,7 @@ class StandIn:
         body = await request.json()
         sampling = body["sampling_params"]
         self.generated.append((body["rid"], self.policy, sampling))
+        self.laps += 100
         await asyncio.sleep(0.02 if self.policy == 2 else 0.04)
         tokens = [sum(body["input_ids"]) % 97] * sampling["max_new_tokens"]
         meta = {"finish_reason": {"type": "length"}}
@@ -72,6 +74,7 @@ class StandIn:
             "active": True,
             **plain,
             **dict.fromkeys(more, 0),
+            "laps": self.laps,
             "largest": 2 if self.policy == 2 else 4,
             "decode_tokens": 0,
             "deferred": {},
@@ -183,18 +186,25 @@ def test_same_requests_for_all_arms_of_a_round_others_in_the_next(modules):
     assert rids[0] != rids[1]
 
 
-def test_a_policy_that_chooses_gets_a_burst_to_choose_by(modules):
-    """Breaks when auto is measured in the burst in which it only starts to choose, or
-    when the switch, which forgets the choice, comes between the two bursts."""
+def test_a_policy_that_chooses_gets_bursts_to_choose_by(modules):
+    """Breaks when auto is measured while it still tries numbers of slots, or when the
+    switch, which places requests anew, comes between the last of them and the burst
+    that is measured."""
     stand_in = StandIn()
-    records, _ = drive(stand_in, modules, 600, lambda session: session.bursts(0))
-    auto = [rid for rid, policy, _ in stand_in.generated if policy == 3]
-    settling = [rid for rid in auto if rid.startswith("settle-")]
-    assert len(settling) * 2 == len(auto)
+
+    async def two_rounds(session):
+        await session.bursts(0)
+        await session.bursts(1)
+
+    records, _ = drive(stand_in, modules, 600, two_rounds)
     windows = [r for r in records if r["kind"] == "window"]
     assert len(stand_in.changes) == len(windows)
+    auto = [rid for rid, policy, _ in stand_in.generated if policy == 3]
+    sent = [rid for rid in auto if rid.startswith("settle") and "-1-" in rid]
+    # One client, 100 laps a burst: four in the first round to see 300 without a change.
+    assert len(sent) == 5 + 1
     measured = sum(r["tokens"] for r in windows if r["arm"] == "auto")
-    assert measured == 12 * len(settling)
+    assert measured == 12 * sum(not rid.startswith("settle") for rid in auto)
 
 
 @pytest.mark.parametrize(
