@@ -6,6 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
+from sglang_ppfix.compat.release import installed_release
+
 from . import token_rule
 from .config import LabConfig
 from .plugin import LAB_CONFIG
@@ -41,21 +45,26 @@ def command(config: LabConfig, port: int, model_folder: Path) -> list[str]:
 
 def environment(config: LabConfig, device_file: Path) -> dict[str, str]:
     """This process's environment, the lab's settings, and the user's on top."""
-    cores = sorted(os.sched_getaffinity(0))
-    ranks = range(config.pp_size)
     return {
         **os.environ,
         LAB_CONFIG: str(device_file),
         "SGLANG_EXTERNAL_MODEL_PACKAGE": "sglang_ppfix.lab.models",
-        "SGLANG_CPU_OMP_THREADS_BIND": "|".join(
-            str(cores[rank % len(cores)]) for rank in ranks
-        ),
+        "SGLANG_CPU_OMP_THREADS_BIND": _cores(config.pp_size, installed_release()),
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
         "PYTHONUNBUFFERED": "1",
         **config.env,
     }
+
+
+def _cores(pp_size: int, release: Version | None) -> str:
+    """Cores of each rank; releases before 0.5.19 want one entry a rank of tensor
+    parallelism, of which the lab has one (``init_threads_binding``)."""
+    cores = sorted(os.sched_getaffinity(0))
+    if release is not None and release < Version("0.5.19"):
+        return ",".join(map(str, cores))
+    return "|".join(str(cores[rank % len(cores)]) for rank in range(pp_size))
 
 
 def write_model(config: LabConfig, folder: Path) -> None:

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from .choosing import is_foretold, least_lap
 from .failures import Failures
-from .outlook import WORTH_TRYING, worth_trying
+from .outlook import PROBE, WORTH_TRYING, worth_trying
 from .rates import KEPT as MOST_RATE_BLOCKS
 from .rates import LEAST_BLOCKS as LEAST_RATE_BLOCKS
 from .rates import Rates
 from .speeds import Speeds
+from .stage_watch import StageWatch
 from .trial import LEAST_BLOCKS, Trial
 
 #: Laps over which the largest number of requests counts as the load: slots are for
@@ -67,6 +68,7 @@ class SlotSearch:
         self._next_trial = 0
         self._failures = Failures()
         self._settled: dict[int, int] = {}
+        self._watch = StageWatch()
 
     def end_lap(
         self,
@@ -97,11 +99,23 @@ class SlotSearch:
         self.demand = demand
         if not 1 / LOAD_CHANGED < demand / max(self._load, 0.1) < LOAD_CHANGED:
             return self._other_load(view, demand)
+        ring = view.slots, _bucket(demand)
+        if self._watch.changed(view.lap, ring, view.stages):
+            return self._other_stages(view, demand)
         if self._trial is not None:
             return self._judge(view, self._trial)
         return self._try(view)
 
-    def _other_load(self, view: View, demand: int) -> Move | None:
+    def _other_stages(self, view: View, demand: int) -> Move | None:
+        """Nothing that was measured holds any more."""
+        self._settled.clear()
+        self._speeds = Speeds()
+        self._load = 0
+        return self._other_load(view, demand, "other stage times")
+
+    def _other_load(
+        self, view: View, demand: int, why: str = "another load"
+    ) -> Move | None:
         """Begin with what was best at such a load, or with the law."""
         grown = demand > self._load
         self._load = demand
@@ -113,17 +127,20 @@ class SlotSearch:
         most = min(view.most, demand)
         # Fewer slots that were right for a smaller load may be wrong for its prompts.
         now = most if grown else self._filled(view)
-        filled = self._settled.get(_bucket(demand), now)
-        filled = max(filled, self._fewest(view, demand))
+        settled = self._settled.get(_bucket(demand))
+        filled = max(settled or now, self._fewest(view, demand))
+        # What was best here before is left only for a clear sign against it.
+        margin = WORTH_TRYING if settled is None else PROBE
         widest_ms = least_lap(view.stages, demand, most)
         if not is_foretold(view.stages, demand, filled, widest_ms) or (
-            least_lap(view.stages, demand, filled) > widest_ms * (1 + WORTH_TRYING)
+            least_lap(view.stages, demand, filled) > widest_ms * (1 + margin)
         ):
             filled = most
-        return self._move(view, filled, "another load")
+        return self._move(view, filled, why)
 
     def _judge(self, view: View, trial: Trial) -> Move | None:
-        verdict = trial.judge(view.lap, self._speeds, self._rates)
+        least_s = least_lap(view.stages, trial.load, trial.filled) / 1e3
+        verdict = trial.judge(view.lap, least_s, self._speeds, self._rates)
         if verdict is None:
             return None
         better, worse = trial.filled, trial.base
@@ -157,7 +174,9 @@ class SlotSearch:
             return None
         slots = self._slots(view, filled)
         by_rate = not self._speeds.lap(self.demand, base, LEAST_BLOCKS)[0]
-        self._trial = Trial(filled, base, slots, view.slots, view.lap, live, by_rate)
+        self._trial = Trial(
+            filled, base, slots, view.slots, view.lap, live, lap_s, by_rate
+        )
         self._rates.forget(slots)
         allowed_ms = least_lap(view.stages, live, filled)
         why = (

@@ -39,6 +39,7 @@ class Trial:
         slots, base_slots: target slots that lead to it.
         began: lap.
         load: requests in flight at which laps are compared.
+        base_s: seconds of a lap with ``base``.
         by_rate: judged by tokens per second alone; laps without a prompt are too rare.
     """
 
@@ -48,18 +49,39 @@ class Trial:
     base_slots: int
     began: int
     load: int
+    base_s: float
     by_rate: bool
 
-    def judge(self, lap: int, speeds: Speeds, rates: Rates) -> Verdict | None:
+    def judge(
+        self, lap: int, least_s: float, speeds: Speeds, rates: Rates
+    ) -> Verdict | None:
         """The outcome, as soon as there is one.
 
         Args:
             lap: laps so far.
+            least_s: what the devices alone take for a lap with ``filled`` slots.
             speeds: laps of decodes.
             rates: tokens per second.
         """
+        if least_s > self.base_s * (1 + MUCH_SLOWER):
+            return Verdict(
+                False,
+                f"the devices alone take {least_s * 1e3:.1f} ms with {self.filled}, "
+                f"a lap took {self.base_s * 1e3:.1f} with {self.base}",
+            )
         late = lap - self.began >= TRIAL_LAPS
-        found = self._compare(speeds, rates)
+        # Laps without a prompt may be too rare to end what all others show.
+        soon = rates.compare(self.slots, self.base_slots, LEAST_RATE_BLOCKS // 2)
+        if soon is not None and soon.log_ratio - 2 * soon.error > MUCH_SLOWER:
+            ratio = math.exp(-soon.log_ratio)
+            return Verdict(
+                False,
+                f"tokens per second with {self.filled}: {ratio:.3f} of those with "
+                f"{self.base}",
+            )
+        found = (
+            soon if self.by_rate else speeds.compare(self.load, self.filled, self.base)
+        )
         if found is None:
             if not late:
                 return None
@@ -85,11 +107,6 @@ class Trial:
             return Verdict(True, why)
         why += f", tokens per second {math.exp(-rate.log_ratio):.3f} of it"
         return Verdict(rate.log_ratio <= LOSS, why)
-
-    def _compare(self, speeds: Speeds, rates: Rates) -> Difference | None:
-        if not self.by_rate:
-            return speeds.compare(self.load, self.filled, self.base)
-        return rates.compare(self.slots, self.base_slots, LEAST_RATE_BLOCKS // 2)
 
     def _is_clear(self, found: Difference) -> bool:
         least, enough = LEAST_BLOCKS, ENOUGH_BLOCKS
