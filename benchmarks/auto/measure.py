@@ -29,8 +29,10 @@ from sglang_ppfix.lab.stage_time import StageProfile
 STAGES = 4
 ROWS = 64
 POLICIES = ("stock", "balanced", "auto")
-#: Laps without a change after which ``auto`` is taken to have chosen.
+#: Laps without a change after which ``auto`` is taken to have chosen, and laps that it
+#: gets in any case.
 SETTLED_LAPS = 220
+LEAST_LAPS = 600
 
 
 def kimi() -> list[list[float]]:
@@ -120,7 +122,8 @@ class Bench:
     def settle(self, longest_s: float) -> Iterator[int]:
         """Bursts under ``auto``; gives the target slots after each of them."""
         begin = time.monotonic()
-        before, since = self.state(), self.state()["laps"]
+        before = self.state()
+        first = since = before["laps"]
         while time.monotonic() - begin < longest_s:
             self.tok_s("auto")
             now = self.state()
@@ -128,7 +131,10 @@ class Bench:
                 since = now["laps"]
             before = now
             yield now["target_slots"]
-            if now["laps"] - since > SETTLED_LAPS:
+            if (
+                now["laps"] - max(since, first + LEAST_LAPS - SETTLED_LAPS)
+                > SETTLED_LAPS
+            ):
                 return
 
 
