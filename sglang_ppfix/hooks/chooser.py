@@ -34,7 +34,11 @@ class Chooser:
         """A lap in which a slot made a forward is over."""
         laps = self.ring.laps
         self._search.end_lap(
-            self.ring.slots, laps.sizes, laps.last_decode_s, laps.last_s
+            self.ring.slots,
+            self.ring.occupants.count(),
+            sum(laps.sizes),
+            laps.last_decode_s,
+            laps.last_s,
         )
         if self.ring.laps.count % LOOK == 0:
             self._look()

@@ -6,8 +6,9 @@ so the rule exists once.
 
 from .choosing import least_lap, least_time
 from .filling import TurnPlan, plan_turn, token_share
-from .search import Move, SlotSearch, View
+from .search import SlotSearch
 from .sizing import derive_cap, stock_cap, target_slots
+from .view import Move, View
 
 __all__ = [
     "Move",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from .speeds import Difference
+from .speeds import Difference, is_even
 
 #: Laps whose rate makes one value.
 BLOCK_LAPS = 16
@@ -26,9 +26,10 @@ _LEAST_ERROR = 0.005
 
 @dataclass
 class _Block:
-    """Some laps in a row; a lap makes one token of each request in flight."""
+    """Some laps in a row, their requests in flight summed up."""
 
     laps: int = 0
+    live: int = 0
     tokens: int = 0
     seconds: float = 0.0
 
@@ -42,24 +43,31 @@ class Rates:
         self._slots = 0
         self._arrived = False
 
-    def add(self, slots: int, sizes: Sequence[int], seconds: float) -> None:
+    def add(
+        self, slots: int, occupancy: Sequence[int], tokens: int, seconds: float
+    ) -> None:
         """Count a lap.
 
         Args:
-            slots: target slots in force. Laps count from the first in which as many
-                are filled: requests stay in the slot in which they began.
-            sizes: requests per slot.
+            slots: target slots in force. Laps count from the first in which requests
+                are spread over them: they stay in the slot in which they began.
+            occupancy: requests per slot.
+            tokens: made in it; a slot that takes in prompts decodes nothing.
             seconds: its wall time.
         """
-        live, filled = sum(sizes), sum(size > 0 for size in sizes)
+        live = sum(occupancy)
         if slots != self._slots:
             self._slots, self._arrived, self._running = slots, False, _Block()
-        self._arrived = self._arrived or filled == min(slots, live)
+        self._arrived = self._arrived or (
+            sum(held > 0 for held in occupancy) == min(slots, live)
+            and is_even(occupancy)
+        )
         if not self._arrived:
             return
         block = self._running
         block.laps += 1
-        block.tokens += live
+        block.live += live
+        block.tokens += tokens
         block.seconds += seconds
         if block.laps == BLOCK_LAPS:
             self._blocks.setdefault(slots, deque(maxlen=KEPT)).append(block)
@@ -80,9 +88,8 @@ class Rates:
     def lap(self, slots: int) -> tuple[int, float]:
         """(requests in flight, seconds) of a mean lap; there must be values."""
         blocks = self._blocks[slots]
-        laps = len(blocks) * BLOCK_LAPS
-        live = round(sum(block.tokens for block in blocks) / laps)
-        return live, sum(block.seconds for block in blocks) / laps
+        seconds = fmean(block.seconds for block in blocks) / BLOCK_LAPS
+        return round(fmean(block.live for block in blocks) / BLOCK_LAPS), seconds
 
     def compare(
         self, slots: int, other: int, least_blocks: int = LEAST_BLOCKS

@@ -6,8 +6,7 @@ decide on every rank by themselves.
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from .choosing import is_foretold, least_lap
 from .failures import Failures
@@ -17,7 +16,8 @@ from .rates import LEAST_BLOCKS as LEAST_RATE_BLOCKS
 from .rates import Rates
 from .speeds import Speeds
 from .stage_watch import StageWatch
-from .trial import LEAST_BLOCKS, Trial
+from .trial import LEAST_BLOCKS, Trial, Verdict
+from .view import Move, View
 
 #: Laps over which the largest number of requests counts as the load: slots are for
 #: the load that comes again, not for the tail of a burst.
@@ -26,32 +26,6 @@ PEAK_LAPS = 128
 LOAD_CHANGED = 1.5
 #: Laps between two changes at one load, on the average.
 PAUSE = 200
-
-
-class View(NamedTuple):
-    """What the search needs to know of the ring.
-
-    Attributes:
-        lap: laps so far.
-        slots: target slots.
-        most: target slots at most.
-        cap: micro-batch size that must not be exceeded; None where the plugin derives
-            it from the number of slots.
-        stages: decode time by micro-batch size, ms, one per stage; empty while unknown.
-    """
-
-    lap: int
-    slots: int
-    most: int
-    cap: int | None
-    stages: Sequence[Mapping[int, float]]
-
-
-class Move(NamedTuple):
-    """Target slots from now on, maybe those of before, and why."""
-
-    slots: int
-    why: str
 
 
 class SlotSearch:
@@ -73,7 +47,8 @@ class SlotSearch:
     def end_lap(
         self,
         slots: int,
-        sizes: Sequence[int],
+        occupancy: Sequence[int],
+        tokens: int,
         decode_s: float | None,
         any_s: float | None,
     ) -> None:
@@ -81,15 +56,16 @@ class SlotSearch:
 
         Args:
             slots: target slots in force.
-            sizes: requests per slot.
+            occupancy: requests per slot.
+            tokens: made in the lap.
             decode_s: wall time of a lap of decodes; None after a prefill in it.
             any_s: wall time of any lap; None where the ring was idle before.
         """
-        self._recent.append(sum(sizes))
+        self._recent.append(sum(occupancy))
         if decode_s:
-            self._speeds.add(sizes, decode_s)
-        if any_s:
-            self._rates.add(slots, sizes, any_s)
+            self._speeds.add(occupancy, decode_s)
+        if any_s and tokens:
+            self._rates.add(slots, occupancy, tokens, any_s)
 
     def look(self, view: View) -> Move | None:
         """What to change now, if anything."""
@@ -126,9 +102,9 @@ class SlotSearch:
             self._trial = None
         most = min(view.most, demand)
         # Fewer slots that were right for a smaller load may be wrong for its prompts.
-        now = most if grown else self._filled(view)
+        now = most if grown else view.filled(self.demand)
         settled = self._settled.get(_bucket(demand))
-        filled = max(settled or now, self._fewest(view, demand))
+        filled = max(settled or now, view.fewest(demand))
         # What was best here before is left only for a clear sign against it.
         margin = WORTH_TRYING if settled is None else PROBE
         widest_ms = least_lap(view.stages, demand, most)
@@ -143,6 +119,8 @@ class SlotSearch:
         verdict = trial.judge(view.lap, least_s, self._speeds, self._rates)
         if verdict is None:
             return None
+        if verdict.close is not None:
+            return self._turn_round(view, trial, verdict)
         better, worse = trial.filled, trial.base
         if not verdict.won:
             better, worse = worse, better
@@ -150,17 +128,33 @@ class SlotSearch:
         load = _bucket(self.demand)
         self._settled[load] = better
         self._failures.add(load, worse, view.lap, self._lap(view, better)[1])
-        if verdict.won:
-            self._next_trial = max(view.lap, trial.began + PAUSE)
-            return Move(view.slots, verdict.why)
-        # It came and went: two changes.
-        self._next_trial = trial.began + 2 * PAUSE
-        return self._move(view, better, verdict.why)
+        # As many pauses as there were changes, each way counted.
+        changes = (not verdict.won) + (1 if trial.first is None else 2)
+        self._next_trial = max(view.lap, trial.began + changes * PAUSE)
+        return self._move(view, better, verdict.why) or Move(view.slots, verdict.why)
+
+    def _turn_round(self, view: View, trial: Trial, verdict: Verdict) -> Move:
+        """Try what was in force before against what was just tried."""
+        lap_s = self._lap(view, trial.filled)[1] or trial.base_s
+        self._trial = Trial(
+            filled=trial.base,
+            base=trial.filled,
+            slots=trial.base_slots,
+            base_slots=trial.slots,
+            began=view.lap,
+            decodes=self._speeds.count,
+            load=trial.load,
+            base_s=lap_s,
+            by_rate=trial.by_rate,
+            first=verdict.close,
+        )
+        self._rates.forget(trial.base_slots)
+        return Move(trial.base_slots, f"{verdict.why}; once more the other way")
 
     def _try(self, view: View) -> Move | None:
         if view.lap < self._next_trial:
             return None
-        base = self._filled(view)
+        base = view.filled(self.demand)
         if self._rates.blocks(view.slots) < LEAST_RATE_BLOCKS:
             return None
         live, lap_s = self._lap(view, base)
@@ -172,10 +166,18 @@ class SlotSearch:
         filled = worth_trying(view.stages, could, base, measured)
         if filled is None:
             return None
-        slots = self._slots(view, filled)
+        slots = view.slots_for(filled, self.demand)
         by_rate = not self._speeds.lap(self.demand, base, LEAST_BLOCKS)[0]
         self._trial = Trial(
-            filled, base, slots, view.slots, view.lap, live, lap_s, by_rate
+            filled=filled,
+            base=base,
+            slots=slots,
+            base_slots=view.slots,
+            began=view.lap,
+            decodes=self._speeds.count,
+            load=live,
+            base_s=lap_s,
+            by_rate=by_rate,
         )
         self._rates.forget(slots)
         allowed_ms = least_lap(view.stages, live, filled)
@@ -189,7 +191,7 @@ class SlotSearch:
         """(requests in flight, seconds) of a lap; of laps with prompts where others
         are too rare; ``(0, 0.0)`` while not known."""
         lap = self._speeds.lap(self.demand, filled, LEAST_BLOCKS)
-        slots = self._slots(view, filled)
+        slots = view.slots_for(filled, self.demand)
         if not lap[0] and self._rates.blocks(slots) == MOST_RATE_BLOCKS:
             return self._rates.lap(slots)
         return lap
@@ -198,28 +200,15 @@ class SlotSearch:
         load = _bucket(self.demand)
         return [
             filled
-            for filled in range(self._fewest(view, live), min(view.most, live) + 1)
+            for filled in range(view.fewest(live), min(view.most, live) + 1)
             if filled != base
             and is_foretold(view.stages, live, filled, lap_s * 1e3)
             and not self._failures.bars(load, filled, view.lap, lap_s)
         ]
 
-    def _fewest(self, view: View, live: int) -> int:
-        """Slots that a given cap needs for so many requests."""
-        if view.cap is None:
-            return 1
-        return min(-(-live // view.cap), view.most, live)
-
-    def _filled(self, view: View) -> int:
-        return min(view.slots, view.most, self.demand)
-
     def _move(self, view: View, filled: int, why: str) -> Move | None:
-        slots = self._slots(view, filled)
+        slots = view.slots_for(filled, self.demand)
         return None if slots == view.slots else Move(slots, why)
-
-    def _slots(self, view: View, filled: int) -> int:
-        """All slots stay open to a load that grows, unless fewer were chosen."""
-        return view.most if filled >= min(view.most, self.demand) else filled
 
 
 def _bucket(demand: int) -> int:

@@ -41,9 +41,9 @@ class _Times:
     values: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=KEPT))
     running: list[float] = field(default_factory=list)
 
-    def blocks(self, lap: int) -> list[float]:
+    def blocks(self, lap: int, age: int = RECENT) -> list[float]:
         """Values that are not too old at ``lap``."""
-        return [value for at, value in self.values if lap - at < RECENT]
+        return [value for at, value in self.values if lap - at < age]
 
 
 class Speeds:
@@ -53,17 +53,17 @@ class Speeds:
         self._times: dict[tuple[int, int], _Times] = {}
         self._lap = 0
 
-    def add(self, sizes: Sequence[int], seconds: float) -> None:
+    def add(self, occupancy: Sequence[int], seconds: float) -> None:
         """Count a lap of decodes.
 
         Args:
-            sizes: requests per slot. A lap that is far from even says nothing about
-                the number of slots, and is not counted.
+            occupancy: requests per slot. A lap that is far from even says nothing
+                about the number of slots, and is not counted.
             seconds: its wall time.
         """
         self._lap += 1
-        live, filled = sum(sizes), sum(size > 0 for size in sizes)
-        if not live or max(sizes) > -(-live // filled) + 1:
+        live, filled = sum(occupancy), sum(held > 0 for held in occupancy)
+        if not live or not is_even(occupancy):
             return
         times = self._times.setdefault((live, filled), _Times())
         times.running.append(math.log(seconds))
@@ -84,25 +84,46 @@ class Speeds:
             return 0, 0.0
         return live, math.exp(median(found[live]))
 
+    @property
+    def count(self) -> int:
+        """Laps of decodes so far."""
+        return self._lap
+
     def laps(self, demand: int, least_blocks: int) -> dict[int, tuple[int, float]]:
         """What :meth:`lap` knows near ``demand``, by filled slots."""
         filled = {slots for live, slots in self._times if _similar(live, demand)}
         known = {slots: self.lap(demand, slots, least_blocks) for slots in filled}
         return {slots: lap for slots, lap in known.items() if lap[0]}
 
-    def compare(self, demand: int, one: int, other: int) -> Difference | None:
+    def compare(
+        self, demand: int, one: int, other: int, last: int
+    ) -> Difference | None:
         """``one`` filled slots against ``other``, at a load near ``demand``; None
-        while no number of requests was seen with both."""
+        while no number of requests was seen with both.
+
+        Args:
+            demand: requests in flight.
+            one: filled slots; of them only laps among the ``last`` ones count.
+            other: filled slots.
+            last: laps of decodes.
+        """
         known = []
         for (live, filled), times in self._times.items():
             base = self._times.get((live, other))
             if filled != one or not _similar(live, demand) or base is None:
                 continue
-            new, old = times.blocks(self._lap), base.blocks(self._lap)
+            new = times.blocks(self._lap, min(last, RECENT))
+            old = base.blocks(self._lap)
             if new and old:
                 error = math.hypot(_error(new), _error(old))
                 known.append(Difference(median(new) - median(old), error, len(new)))
         return max(known, key=lambda difference: difference.blocks, default=None)
+
+
+def is_even(occupancy: Sequence[int]) -> bool:
+    """Whether no slot holds more than one request over its part."""
+    filled = max(sum(held > 0 for held in occupancy), 1)
+    return max(occupancy) <= -(-sum(occupancy) // filled) + 1
 
 
 def _similar(live: int, demand: int) -> bool:

@@ -17,17 +17,32 @@ ENOUGH_BLOCKS = 20
 TIE = 0.005
 #: A loss of tokens per second, prompts included, that is no noise.
 LOSS = 0.01
+#: A gain of less than this may be the machine that drifts: it is measured both ways.
+CLOSE = 0.06
 #: A trial that is slower by more than this ends at once.
 MUCH_SLOWER = 0.10
 #: Laps without one that counts, after which a trial is given up.
 TRIAL_LAPS = 2000
 
 
+class Found(NamedTuple):
+    """Logarithms of the ratio of ``filled`` to ``base``; below 0 it is faster.
+
+    Attributes:
+        lap: of the time of a lap of decodes, or of a token.
+        token: of the time of a token, prompts included; None while not known.
+    """
+
+    lap: float
+    token: float | None
+
+
 class Verdict(NamedTuple):
-    """How a trial ended, and why."""
+    """How a trial ended, and why; what was found if that was close."""
 
     won: bool
     why: str
+    close: Found | None = None
 
 
 @dataclass(frozen=True)
@@ -37,10 +52,11 @@ class Trial:
     Attributes:
         filled, base: slots that hold requests.
         slots, base_slots: target slots that lead to it.
-        began: lap.
+        began: lap; ``decodes``: laps of decodes until then.
         load: requests in flight at which laps are compared.
         base_s: seconds of a lap with ``base``.
         by_rate: judged by tokens per second alone; laps without a prompt are too rare.
+        first: what was found the other way around, ``base`` having been tried.
     """
 
     filled: int
@@ -48,9 +64,11 @@ class Trial:
     slots: int
     base_slots: int
     began: int
+    decodes: int
     load: int
     base_s: float
     by_rate: bool
+    first: Found | None = None
 
     def judge(
         self, lap: int, least_s: float, speeds: Speeds, rates: Rates
@@ -71,42 +89,47 @@ class Trial:
             )
         late = lap - self.began >= TRIAL_LAPS
         # Laps without a prompt may be too rare to end what all others show.
-        soon = rates.compare(self.slots, self.base_slots, LEAST_RATE_BLOCKS // 2)
-        if soon is not None and soon.log_ratio - 2 * soon.error > MUCH_SLOWER:
-            ratio = math.exp(-soon.log_ratio)
-            return Verdict(
-                False,
-                f"tokens per second with {self.filled}: {ratio:.3f} of those with "
-                f"{self.base}",
-            )
-        found = (
-            soon if self.by_rate else speeds.compare(self.load, self.filled, self.base)
-        )
+        rate = rates.compare(self.slots, self.base_slots, LEAST_RATE_BLOCKS // 2)
+        if rate is not None and rate.log_ratio - 2 * rate.error > MUCH_SLOWER:
+            return Verdict(False, self._says("a token", rate))
+        last = speeds.count - self.decodes
+        laps = speeds.compare(self.load, self.filled, self.base, last)
+        found = rate if self.by_rate else laps
         if found is None:
             if not late:
                 return None
             return Verdict(False, "no lap with so many slots could be timed")
-        ratio, error, blocks = found
         what = "a token" if self.by_rate else "the lap"
-        why = (
-            f"{what} with {self.filled} took {math.exp(ratio):.3f} (+-{error:.3f}) "
-            f"of that with {self.base}"
+        if found.blocks >= 2 and found.log_ratio - 2 * found.error > MUCH_SLOWER:
+            return Verdict(False, self._says(what, found))
+        if not late and not (self._is_clear(found) and self._is_known(rate)):
+            return None
+        return self._decide(found, rate, self._says(what, found))
+
+    def _decide(self, found: Difference, rate: Difference | None, why: str) -> Verdict:
+        token = None if rate is None else rate.log_ratio
+        if token is not None and not self.by_rate:
+            why += f", tokens per second {math.exp(-token):.3f} of it"
+        if self.first is None:
+            seen = Found(found.log_ratio, token)
+            won = _wins(seen, self.filled < self.base)
+            close = won and max(found.log_ratio, token or -1.0) > -CLOSE
+            return Verdict(won, why, seen if close else None)
+        # From the side of ``base``, which was tried first: drift cancels.
+        seen = Found(
+            (self.first.lap - found.log_ratio) / 2,
+            None
+            if token is None or self.first.token is None
+            else (self.first.token - token) / 2,
         )
-        if blocks >= 2 and ratio - 2 * error > MUCH_SLOWER:
-            return Verdict(False, why)
-        if not self._is_clear(found) and not late:
-            return None
-        if ratio > (TIE if self.filled < self.base else -TIE):
-            return Verdict(False, why)
-        if self.by_rate:
-            return Verdict(True, why)
-        if rates.blocks(self.slots) < LEAST_RATE_BLOCKS and not late:
-            return None
-        rate = rates.compare(self.slots, self.base_slots)
-        if rate is None:
-            return Verdict(True, why)
-        why += f", tokens per second {math.exp(-rate.log_ratio):.3f} of it"
-        return Verdict(rate.log_ratio <= LOSS, why)
+        why += f", both ways {math.exp(-seen.lap):.3f}"
+        return Verdict(not _wins(seen, self.base < self.filled), why)
+
+    def _says(self, what: str, found: Difference) -> str:
+        return (
+            f"{what} with {self.filled} took {math.exp(found.log_ratio):.3f} "
+            f"(+-{found.error:.3f}) of that with {self.base}"
+        )
 
     def _is_clear(self, found: Difference) -> bool:
         least, enough = LEAST_BLOCKS, ENOUGH_BLOCKS
@@ -114,3 +137,16 @@ class Trial:
             least, enough = LEAST_RATE_BLOCKS, MOST_RATE_BLOCKS
         clear = abs(found.log_ratio) > max(3 * found.error, 4 * TIE)
         return found.blocks >= enough or (found.blocks >= least and clear)
+
+    def _is_known(self, rate: Difference | None) -> bool:
+        """Whether tokens per second speak clearly, or as well as they will."""
+        if rate is None or rate.blocks < LEAST_RATE_BLOCKS:
+            return False
+        clear = abs(rate.log_ratio - LOSS) > 2 * rate.error
+        return clear or rate.blocks >= MOST_RATE_BLOCKS
+
+
+def _wins(found: Found, fewer: bool) -> bool:
+    if found.lap > (TIE if fewer else -TIE):
+        return False
+    return found.token is None or found.token <= LOSS

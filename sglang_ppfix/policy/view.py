@@ -1,0 +1,45 @@
+"""What the search for the number of slots sees, and what it answers. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+
+class View(NamedTuple):
+    """What the search needs to know of the ring.
+
+    Attributes:
+        lap: laps so far.
+        slots: target slots.
+        most: target slots at most.
+        cap: micro-batch size that must not be exceeded; None where the plugin derives
+            it from the number of slots.
+        stages: decode time by micro-batch size, ms, one per stage; empty while unknown.
+    """
+
+    lap: int
+    slots: int
+    most: int
+    cap: int | None
+    stages: Sequence[Mapping[int, float]]
+
+    def filled(self, demand: int) -> int:
+        """Slots that ``demand`` requests fill now."""
+        return min(self.slots, self.most, demand)
+
+    def fewest(self, live: int) -> int:
+        """Slots that a given cap needs for so many requests."""
+        if self.cap is None:
+            return 1
+        return min(-(-live // self.cap), self.most, live)
+
+    def slots_for(self, filled: int, demand: int) -> int:
+        """Target slots that fill so many. All slots stay open to a load that grows,
+        unless fewer were chosen."""
+        return self.most if filled >= min(self.most, demand) else filled
+
+
+class Move(NamedTuple):
+    """Target slots from now on, maybe those of before, and why."""
+
+    slots: int
+    why: str
