@@ -49,7 +49,8 @@ class Chooser:
             View(
                 ring.laps.count,
                 ring.slots,
-                ring.most_slots(),
+                ring.length,
+                ring.default_slots(),
                 compat.read_cap() if current_cap().given else None,
                 self._stages(),
             )

@@ -38,7 +38,7 @@ class Ring:
         self.requested_slots = settings.slots
         self.slots = self._target_slots(settings.slots)
         # Every rank keeps what rank 0 chose, for when the policy is auto again.
-        self._chosen_slots = self.most_slots()
+        self._chosen_slots = self.default_slots()
         self.leads = compat.pp_rank(scheduler) == 0 and compat.tp_rank(scheduler) == 0
         self.iteration = -1
         self.slot = -1
@@ -104,8 +104,8 @@ class Ring:
             self._follow()
             self.log.changed()
 
-    def most_slots(self) -> int:
-        """Slots that may be filled at most when the plugin chooses."""
+    def default_slots(self) -> int:
+        """Target slots that the ring has unless others are asked for or chosen."""
         return self._target_slots(None)
 
     def _follow(self) -> None:

@@ -100,18 +100,18 @@ class SlotSearch:
         if self._trial is not None:
             self._next_trial = max(self._next_trial, view.lap + PAUSE)
             self._trial = None
-        most = min(view.most, demand)
+        widest = min(view.widest, demand)
         # Fewer slots that were right for a smaller load may be wrong for its prompts.
-        now = most if grown else view.filled(self.demand)
+        now = widest if grown else view.filled(self.demand)
         settled = self._settled.get(_bucket(demand))
         filled = max(settled or now, view.fewest(demand))
         # What was best here before is left only for a clear sign against it.
         margin = WORTH_TRYING if settled is None else PROBE
-        widest_ms = least_lap(view.stages, demand, most)
+        widest_ms = least_lap(view.stages, demand, widest)
         if not is_foretold(view.stages, demand, filled, widest_ms) or (
             least_lap(view.stages, demand, filled) > widest_ms * (1 + margin)
         ):
-            filled = most
+            filled = widest
         return self._move(view, filled, why)
 
     def _judge(self, view: View, trial: Trial) -> Move | None:

@@ -10,7 +10,8 @@ class View(NamedTuple):
     Attributes:
         lap: laps so far.
         slots: target slots.
-        most: target slots at most.
+        most: target slots at most, the whole ring.
+        widest: target slots that a load begins with where nothing else is known.
         cap: micro-batch size that must not be exceeded; None where the plugin derives
             it from the number of slots.
         stages: decode time by micro-batch size, ms, one per stage; empty while unknown.
@@ -19,6 +20,7 @@ class View(NamedTuple):
     lap: int
     slots: int
     most: int
+    widest: int
     cap: int | None
     stages: Sequence[Mapping[int, float]]
 
@@ -33,9 +35,9 @@ class View(NamedTuple):
         return min(-(-live // self.cap), self.most, live)
 
     def slots_for(self, filled: int, demand: int) -> int:
-        """Target slots that fill so many. All slots stay open to a load that grows,
-        unless fewer were chosen."""
-        return self.most if filled >= min(self.most, demand) else filled
+        """Target slots that fill so many: fewer were chosen, or more; else as many as a
+        load begins with, which leaves them open to one that grows."""
+        return self.widest if filled == min(self.widest, demand) else filled
 
 
 class Move(NamedTuple):

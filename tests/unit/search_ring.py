@@ -8,7 +8,7 @@ machine. ``benchmarks/auto`` does the same with real SGLang.
 import math
 import random
 
-from sglang_ppfix.policy import SlotSearch, View
+from sglang_ppfix.policy import SlotSearch, View, target_slots
 
 STAGES = 4
 LOOK = 16
@@ -41,6 +41,8 @@ class Ring:
         seed: of the noise.
         noise: standard deviation of a lap.
         drift: standard deviation of a slow part, which forgets in about 100 laps.
+        stages: pipeline stages.
+        depth: further slots of the ring.
         shared: what every further busy stage adds to the times of all, as a part.
     """
 
@@ -51,18 +53,22 @@ class Ring:
         seed=1,
         noise=0.03,
         drift=0.03,
-        most=STAGES,
+        stages=STAGES,
+        depth=0,
         shared=0.0,
     ):
+        self.stages = stages
+        self.depth = depth
         self._alone = stage
         self._shared = shared
         self.slot_ms = slot_ms
-        self.most = most
-        self.slots = most
+        self.most = stages + depth
+        self.widest = target_slots(stages, depth)
+        self.slots = self.widest
         self.laps = 0
         self.seconds = 0.0
         self.changes = []
-        self.sizes = [0] * most
+        self.sizes = [0] * self.most
         self.prompt_ms = 0.0
         self.search = SlotSearch()
         self.seen = {}
@@ -77,12 +83,16 @@ class Ring:
 
     def stage(self, size, filled):
         """Time of every stage while that many of them are busy."""
-        return self._alone(size) * (1 + self._shared * (min(filled, STAGES) - 1))
+        return self._alone(size) * (1 + self._shared * (min(filled, self.stages) - 1))
 
     def lap(self, demand, filled):
         """Mean lap with that many slots filled."""
         time = self.stage(-(-demand // filled), filled)
-        return max(filled * max(time, self.slot_ms), STAGES * time + 2) + (
+        passes = self.stages
+        if self.depth and filled > 2:
+            # docs/law.md: from the third slot on each waits for a turn of the ring.
+            passes += min(filled - 2, self.depth)
+        return max(filled * max(time, self.slot_ms), passes * time + 2) + (
             filled * self.slot_ms / 4
         )
 
@@ -117,7 +127,7 @@ class Ring:
 
     def prefill(self, clients, filled):
         """What the prompts of a burst add to a lap: they pass the stages in turn."""
-        return (STAGES + filled - 1) * self.prompt_ms * clients / filled
+        return (self.stages + filled - 1) * self.prompt_ms * clients / filled
 
     def _lap(self, timed, more_ms=0.0, made=None):
         self.laps += 1
@@ -139,7 +149,14 @@ class Ring:
             self._look()
 
     def _look(self):
-        view = View(self.laps, self.slots, self.most, None, [dict(self.seen)] * STAGES)
+        view = View(
+            self.laps,
+            self.slots,
+            self.most,
+            self.widest,
+            None,
+            [dict(self.seen)] * self.stages,
+        )
         move = self.search.look(view)
         if move is not None and move.slots != self.slots:
             self.changes.append((self.laps, move.slots))

@@ -174,6 +174,18 @@ def test_stages_that_slow_each_other_down():
     assert steady.slots == STAGES, steady.changes
 
 
+@pytest.mark.parametrize("clients", [8, 32, 64])
+@pytest.mark.parametrize(("stage", "slot_ms"), [(steep, 3), (flat, 3), (kimi, 3)])
+def test_a_ring_with_depth(stage, slot_ms, clients):
+    """Catches a search that stops at as many slots as stages: with depth 8 the whole
+    ring is better where stages are steep, and one or two slots where they are flat."""
+    ring = Ring(stage, slot_ms, stages=8, depth=8)
+    while ring.laps < 5000 or ring.search._trial is not None:
+        ring.burst(clients, 60)
+    lap = ring.lap(clients, min(ring.slots, clients))
+    assert lap <= ring.best(clients) * 1.03, (ring.slots, ring.changes)
+
+
 def test_a_given_cap_is_obeyed():
     """Catches 16 requests in one slot of 4."""
     search = SlotSearch()
@@ -182,7 +194,7 @@ def test_a_given_cap_is_obeyed():
     for lap in range(1, 2000):
         search.end_lap(STAGES, [4, 4, 4, 4], 16, 0.050, 0.050)
         if lap % LOOK == 0:
-            move = search.look(View(lap, STAGES, STAGES, 4, stages))
+            move = search.look(View(lap, STAGES, STAGES, STAGES, 4, stages))
             moves.append(move)
     assert moves.count(None) == len(moves)
 
@@ -193,7 +205,7 @@ def test_every_change_says_why():
     stages = [{4: 2.0}] * STAGES
     for lap in range(1, 200):
         search.end_lap(STAGES, [4, 4, 4, 4], 16, 0.050, 0.050)
-        move = search.look(View(lap, STAGES, STAGES, None, stages))
+        move = search.look(View(lap, STAGES, STAGES, STAGES, None, stages))
         if move is not None:
             break
     assert move is not None
@@ -206,7 +218,7 @@ def test_nothing_is_decided_without_figures():
     search = SlotSearch()
     for lap in range(1, 400):
         search.end_lap(STAGES, [4, 4, 4, 4], 16, 0.050, 0.050)
-        assert search.look(View(lap, STAGES, STAGES, None, [])) is None
+        assert search.look(View(lap, STAGES, STAGES, STAGES, None, [])) is None
 
 
 @pytest.mark.parametrize("loads", [(8, 12), (4, 16), (2, 64)])
