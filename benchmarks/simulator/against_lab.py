@@ -80,9 +80,10 @@ DRAIN = Workload("drain", "burst", 16, 16, (16, 40), (3, 60))
 CLOSED = Workload("closed", "closed", 9, 36, (16, 40), (8, 24))
 POISSON = Workload("poisson", "poisson", 10, 40, (16, 40), (8, 24), 3.0)
 CHUNKED = Workload("chunked", "burst", 6, 6, (100, 400), (8, 16))
+CHUNKED_CLOSED = Workload("chunked-closed", "closed", 9, 30, (20, 400), (8, 24))
 RUNS: list[tuple[str, tuple[Workload, ...]]] = [
     ("pp2", (BURST, CLOSED, POISSON, DRAIN)),
-    ("pp4", (BURST, CLOSED, POISSON, DRAIN, CHUNKED)),
+    ("pp4", (BURST, CLOSED, POISSON, DRAIN, CHUNKED, CHUNKED_CLOSED)),
     ("pp4-depth2", (BURST, CLOSED, POISSON, DRAIN)),
     ("pp8", (BURST, CLOSED, POISSON)),
 ]

@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,8 @@ def _table(machine: str, rows: list[dict[str, Any]]) -> str:
 
 
 def _chunks(requests: int) -> str:
-    """Markdown: 32 clients with prompts of 2,000 tokens, by chunk size."""
-    names = ("stock", "balanced", "landing", "gather", "td-pipe")
+    """Markdown: prompts of 2,000 tokens, by clients and chunk size."""
+    names = ("stock", "balanced", "gather", "td-pipe")
     lines = []
     for server, profile in machines().values():
         load = next(
@@ -112,13 +113,15 @@ def _chunks(requests: int) -> str:
             if load.name == "closed 32, prompts 2k"
         )
         lines += [
-            f"| {profile.name}, chunk | " + " | ".join(names) + " |",
-            "| ---: |" + " ---: |" * len(names),
+            f"| {profile.name}, clients | chunk | " + " | ".join(names) + " |",
+            "| ---: | ---: |" + " ---: |" * len(names),
         ]
-        for chunk in (8192, 2048, 1024, 512, 256, 128):
+        for clients, chunk in product((32, 64), (8192, 2048, 1024, 512, 256, 128)):
             chunked = replace(server, chunked_prefill_size=chunk)
-            tok_s = [simulate(chunked, profile, load, name).tok_s for name in names]
-            lines.append(f"| {chunk} | " + " | ".join(f"{x:.1f}" for x in tok_s) + " |")
+            some = replace(load, clients=clients)
+            tok_s = [simulate(chunked, profile, some, name).tok_s for name in names]
+            cells = [str(clients), str(chunk), *(f"{x:.1f}" for x in tok_s)]
+            lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
 

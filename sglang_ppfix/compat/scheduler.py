@@ -137,6 +137,16 @@ def computed_tokens(req: Any) -> int:
     return int(end) if end is not None else len(req.fill_ids)
 
 
+def tokens_to_prefill(req: Any) -> int:
+    """Tokens that ``PrefillAdder.add_one_req`` has to prefill of a waiting request:
+    without its cached prefix, on the device or to be loaded back."""
+    prefix = getattr(req, "prefix_len", None)  # from 0.5.22
+    if prefix is None:
+        prefix = len(req.prefix_indices)
+    tokens = len(req.origin_input_ids) + len(req.output_ids)
+    return int(tokens - prefix - req.host_hit_length)
+
+
 def retract_steps() -> int:
     """Decode steps that a retraction makes room for (SGLang's environment)."""
     from sglang.srt.environ import envs

@@ -58,7 +58,7 @@ def init_model_worker(settings: Settings) -> Callable[..., Any]:
         wrapped: Callable[..., Any], scheduler: Any, args: Any, kwargs: Any
     ) -> Any:
         global _cap
-        given = compat.read_cap()
+        given = compat.given_cap(scheduler)
         result = wrapped(*args, **kwargs)
         stages = scheduler.pp_group.world_size
         _cap = Cap(scheduler.max_running_requests, stages, given is not None)

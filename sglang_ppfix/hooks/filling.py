@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from sglang_ppfix.compat import scheduler as compat
+from sglang_ppfix.policy import may_start
 
+from . import landing
 from .ring import current_ring
 
 Wrapped = Callable[..., Any]
@@ -43,19 +45,20 @@ def add_one_req(wrapped: Wrapped, adder: Any, args: Any, kwargs: Any) -> Any:
     """Around ``PrefillAdder.add_one_req``: may this turn take one more?
 
     ``OTHER`` ends the turn without latching the slot; stock answers the same when
-    ``--prefill-max-requests`` is reached. A chunk in progress was added before and
-    counts once.
+    ``--prefill-max-requests`` is reached. A prompt that will be cut into chunks asks
+    the slot in which it will land, and counts there.
     """
     ring = current_ring()
     if ring is None or ring.turn is None:
         return wrapped(*args, **kwargs)
     turn = ring.turn
+    req = args[0] if args else kwargs["req"]
+    more = landing.turns_after(ring.scheduler, turn, adder, req)
     # A running request that priority just preempted must not lose its place to
     # nobody: the one it made room for goes in.
     if ring.balances and not adder.preempt_list:
-        plan = ring.plan(turn)
-        held = len(turn.batch.reqs) + len(adder.can_run_list)
-        if held >= plan.share:
+        plan = ring.plan_rest(turn)
+        if not may_start(turn.occupancy, plan, turn.slot, more, turn.cap):
             turn.refusal = "share"
         elif adder.can_run_list and adder.log_input_tokens >= ring.token_share(turn):
             turn.refusal = "token share"
@@ -64,6 +67,10 @@ def add_one_req(wrapped: Wrapped, adder: Any, args: Any, kwargs: Any) -> Any:
 
             return AddReqResult.OTHER
     result = wrapped(*args, **kwargs)
+    if adder.can_run_list and adder.can_run_list[-1] is req:
+        # The next request of this turn sees it where it will be.
+        lands = turn.slot + (more if adder.new_chunked_req is req else 0)
+        turn.occupancy[lands % ring.length] += 1
     if result.name == "NO_TOKEN":
         turn.refusal = "tokens"
     elif result.name == "OTHER":

@@ -26,10 +26,9 @@ def prefill_adder_init(wrapped: Wrapped, adder: Any, args: Any, kwargs: Any) -> 
     if ring is None or ring.turn is None:
         return
     turn = ring.turn
-    plan = ring.plan(turn)
-    # A turn that may take in nothing asks for no budget.
-    takes = len(turn.batch.reqs) < plan.share or turn.chunked_req is not None
-    if ring.balances and (takes or ring.scheduler.enable_priority_preemption):
+    ring.plan(turn)
+    # Also in a slot that holds its share: it may start a prompt that lands elsewhere.
+    if ring.balances:
         compat.add_future_tokens(adder, _future_tokens(ring, turn, adder))
 
 

@@ -12,6 +12,7 @@ from sglang_ppfix.observe.summary import Summary
 from sglang_ppfix.policy import TurnPlan, plan_turn, target_slots, token_share
 from sglang_ppfix.settings import Policy, Settings
 
+from . import landing
 from .cap import current_cap
 from .change import Change
 from .chooser import Chooser
@@ -180,17 +181,24 @@ class Ring:
             scheduler = self.scheduler
             turn.held = self.occupants.by_slot(turn.slot, turn.batch)
             turn.occupancy = [len(reqs) for reqs in turn.held]
+            if turn.chunked_req is not None:
+                turn.occupancy[landing.of_chunk(scheduler, turn)] += 1
             turn.cap = compat.read_cap() or 1
-            turn.plan = plan_turn(
-                turn.occupancy,
-                turn.slot,
-                len(scheduler.waiting_queue),
-                scheduler.max_running_requests,
-                self.slots,
-                turn.cap,
-                turn.chunked_req is not None,
-            )
+            turn.plan = self._plan_for(turn, len(scheduler.waiting_queue))
         return turn.plan
+
+    def plan_rest(self, turn: Turn) -> TurnPlan:
+        """Plan for what the turn has left of the queue: it may have taken places in two
+        slots, its own and the one in which a prompt lands."""
+        first = self.plan(turn)
+        taken = sum(turn.occupancy) - first.live
+        if not taken:
+            return first
+        return self._plan_for(turn, len(self.scheduler.waiting_queue) - taken)
+
+    def _plan_for(self, turn: Turn, waiting: int) -> TurnPlan:
+        rows = self.scheduler.max_running_requests
+        return plan_turn(turn.occupancy, waiting, rows, self.slots, turn.cap)
 
     def token_share(self, turn: Turn) -> int:
         """Prompt tokens after which the turn leaves the rest to the next slots."""
@@ -203,11 +211,12 @@ class Ring:
                     len(req.origin_input_ids) + len(req.output_ids)
                     for req in admissible
                 ),
-                # A slot without room takes no prompt, whatever its part would be.
+                # A slot without room takes no prompt, whatever its part would be. This
+                # one has taken in something when it is asked.
                 [
                     in_flight[slot]
-                    for slot in range(plan.slots)
-                    if turn.occupancy[slot] < plan.share
+                    for slot, share in enumerate(plan.shares)
+                    if slot == turn.slot or turn.occupancy[slot] < share
                 ],
             )
         return turn.token_share
@@ -220,10 +229,8 @@ class Ring:
         """
         plan = self.plan(turn)
         now = (plan.live, len(self.scheduler.waiting_queue), turn.cap)
-        if (
-            plan.share > turn.occupancy[turn.slot]
-            and self._latch_tried[turn.slot] != now
-        ):
+        # Also at its share a slot may start a prompt that lands elsewhere.
+        if len(turn.batch.reqs) < turn.cap and self._latch_tried[turn.slot] != now:
             self._latch_tried[turn.slot] = now
             turn.batch.batch_is_full = False
 

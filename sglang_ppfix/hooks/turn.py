@@ -26,7 +26,8 @@ class Turn:
         self.batch = batch
         self.chunked_req = chunked_req
         self.latched: bool = batch.batch_is_full
-        # What the plan was made from: requests of each slot, their numbers, the cap.
+        # What the plan was made from: requests of each slot; how many, with those in
+        # chunks where they land and those that the turn takes in; the cap.
         self.held: list[list[Any]] = []
         self.occupancy: list[int] = []
         self.cap = 1

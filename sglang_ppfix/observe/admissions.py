@@ -103,8 +103,7 @@ class AdmissionLog:
         self.admissions += 1
         self.new_seqs += len(new)
         self.occupancy = turn.occupancy
-        self.occupancy[turn.slot] += len(new)
-        self.share = plan.share
+        self.share = plan.shares[turn.slot]
         self.total = plan.live + sum(req is not turn.chunked_req for req in new)
         self._record(turn, [req.rid for req in new])
         if self.speaks(LogLevel.ADMISSIONS):
@@ -114,7 +113,7 @@ class AdmissionLog:
                 turn.slot,
                 len(new),
                 self.occupancy[turn.slot],
-                plan.share,
+                self.share,
                 compat.read_cap() or 0,
                 self.total,
                 waiting,
@@ -133,7 +132,7 @@ class AdmissionLog:
         return "rows" if plan.live >= scheduler.max_running_requests else "cap"
 
     def _record(self, turn: Turn, rids: list[str]) -> None:
-        decision = [self.ring.iteration, turn.slot, self.ring.plan(turn).share, rids]
+        decision = [self.ring.iteration, turn.slot, self.share, rids]
         self._record_line(json.dumps(decision, separators=(",", ":")))
 
     def _record_line(self, line: str) -> None:

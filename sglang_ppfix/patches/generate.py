@@ -16,7 +16,14 @@ MODULE = "srt/managers/pp_filling.py"
 
 #: Names of policy/ in the order of the generated module; the cap comes first.
 SIZING = ("LATENCY_HIDING_SLOTS", "target_slots", "derive_cap")
-FILLING = ("TurnPlan", "plan_turn", "water_level", "token_share")
+FILLING = (
+    "TurnPlan",
+    "plan_turn",
+    "turns_more",
+    "may_start",
+    "water_level",
+    "token_share",
+)
 
 _HEADER = '''\
 """How many requests a pipeline-parallel micro-batch slot may hold.
@@ -34,17 +41,28 @@ Largest micro-batch that ``slots`` slots need to hold every request.
 
 Rounding down would lose rows: 60 over 8 gives 7, and 8 slots of 7 hold 56.""",
     "TurnPlan": """\
-What a slot may do in its turn.
+What the slots may do in a turn.
 
-``share`` bounds the requests that the slot may hold, new ones included; it is 0 in
-a slot that is not to be filled. ``live`` counts the unfinished requests of all
+``shares`` bounds the requests that each slot may hold, new ones included; it is 0
+for a slot that is not to be filled. ``live`` counts the unfinished requests of all
 slots, ``admissible`` the waiting ones that the free rows could take.""",
     "plan_turn": """\
-Decide the share of ``slot``: the waiting requests level the slots.
+Decide the shares: the waiting requests level the slots.
 
-``occupancy`` counts unfinished requests per slot, prefills in flight in the slot
-that will keep them, and a chunked prefill in progress in none: it takes one place
-in the slot whose turn it is.""",
+``occupancy`` counts unfinished requests per slot, each in the slot that will keep
+it; for a chunked prefill in progress that is the slot of its last chunk.""",
+    "turns_more": """\
+Turns after the present one that a prefill of ``tokens`` tokens needs.
+
+The present turn can take ``first`` of them. A chunk goes on in the next slot, so
+the request lands that many slots further on, and decodes there.""",
+    "may_start": """\
+Whether a prompt may start in ``slot``: is there room where it will land?
+
+It lands ``more`` slots further on. A prompt that is refused waits for the slot
+from which it lands well; that one's turn comes within a lap. Nobody overtakes it:
+the ring gets emptier until it starts. A slot that holds ``cap`` requests starts
+nothing, not even what would land elsewhere.""",
     "water_level": """\
 Level that ``poured`` requests reach over ``occupancy``, and the rest.
 

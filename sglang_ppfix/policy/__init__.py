@@ -5,7 +5,7 @@ so the rule exists once.
 """
 
 from .choosing import least_lap, least_time
-from .filling import TurnPlan, plan_turn, token_share
+from .filling import TurnPlan, may_start, plan_turn, token_share, turns_more
 from .search import SlotSearch
 from .sizing import derive_cap, stock_cap, target_slots
 from .view import Move, View
@@ -18,8 +18,10 @@ __all__ = [
     "derive_cap",
     "least_lap",
     "least_time",
+    "may_start",
     "plan_turn",
     "stock_cap",
     "target_slots",
     "token_share",
+    "turns_more",
 ]

@@ -10,18 +10,18 @@ from typing import NamedTuple
 
 
 class TurnPlan(NamedTuple):
-    """What a slot may do in its turn.
+    """What the slots may do in a turn.
 
     Attributes:
-        share: requests that the slot may hold now, new ones included. 0 in a slot
-            that is not to be filled.
+        shares: per slot, requests that it may hold now, new ones included. 0 in a
+            slot that is not to be filled.
         live: unfinished requests in the whole ring, each once, a chunked prefill
             in progress included.
         admissible: waiting requests that the free rows could take.
         slots: slots that filling spreads over in this turn.
     """
 
-    share: int
+    shares: tuple[int, ...]
     live: int
     admissible: int
     slots: int
@@ -29,37 +29,73 @@ class TurnPlan(NamedTuple):
 
 def plan_turn(
     occupancy: Sequence[int],
-    slot: int,
     waiting: int,
     max_running_requests: int,
     slots: int,
     cap: int,
-    chunk_in_progress: bool = False,
 ) -> TurnPlan:
-    """Decide the share of ``slot`` from what is the same on every rank.
+    """Decide the shares from what is the same on every rank.
 
     Args:
-        occupancy: unfinished requests per slot of the ring; prefills in flight are
-            counted in the slot that will keep them, a chunked prefill in progress
-            in none.
-        slot: the slot whose turn it is.
+        occupancy: unfinished requests per slot of the ring, each in the slot that
+            will keep it: prefills in flight in theirs, a chunked prefill in progress
+            in the one in which it will land.
         waiting: requests in the waiting queue.
         max_running_requests: requests that the rows of the rank can hold.
         slots: target slots, 1 to ``len(occupancy)``; widened when ``cap`` would
             leave rows that no target slot may use.
         cap: SGLang's ``pp_max_micro_batch_size``, at least 1.
-        chunk_in_progress: whether a chunked prefill waits for its next chunk. It
-            takes one place in the slot whose turn it is.
     """
-    pending = 1 if chunk_in_progress else 0
-    live = sum(occupancy) + pending
+    live = sum(occupancy)
     admissible = max(min(waiting, max_running_requests - live), 0)
     slots = max(slots, min(-(-(live + admissible) // cap), len(occupancy)))
-    if slot >= slots:
-        return TurnPlan(0, live, admissible, slots)
-    level, rest = water_level(occupancy[:slots], admissible + pending)
-    share = level + 1 if rest and occupancy[slot] <= level else level
-    return TurnPlan(max(share, 1), live, admissible, slots)
+    filled = occupancy[:slots]
+    level, rest = water_level(filled, admissible)
+    shares = [max(level + (rest > 0 and held <= level), 1) for held in filled]
+    shares += [0] * (len(occupancy) - slots)
+    return TurnPlan(tuple(shares), live, admissible, slots)
+
+
+def turns_more(tokens: int, first: int, chunk: int) -> int:
+    """Turns after the present one that a prefill will need.
+
+    A chunk goes on in the next slot, so the request lands that many slots further on,
+    and decodes there.
+
+    Args:
+        tokens: prompt tokens still to prefill.
+        first: of them, those that the present turn can take.
+        chunk: tokens of a later chunk, at least 1.
+    """
+    return max(-(-(tokens - first) // chunk), 0)
+
+
+def may_start(
+    occupancy: Sequence[int], plan: TurnPlan, slot: int, more: int, cap: int
+) -> bool:
+    """Whether a prompt may start in ``slot``: is there room where it will land?
+
+    A prompt that is refused waits for the slot from which it lands well; that one's
+    turn comes within a lap. Nobody overtakes it: the ring gets emptier until it starts.
+
+    Args:
+        occupancy: as in :func:`plan_turn`, with what the turn took in already.
+        plan: for ``occupancy`` and what is left of the queue.
+        slot: the slot whose turn it is.
+        more: turns that the prompt needs after this one.
+        cap: SGLang's ``pp_max_micro_batch_size``. SGLang starts nothing in a slot that
+            holds as many, not even what would land elsewhere.
+    """
+    ring = len(occupancy)
+    room = [occupancy[at] < min(plan.shares[at], cap) for at in range(ring)]
+    if room[(slot + more) % ring]:
+        return True
+    starts = [at for at in range(ring) if occupancy[at] < cap]
+    if any(room[(start + more) % ring] for start in starts):
+        return False
+    # No slot that can start lands well. A sixth of the rows may stay empty until one
+    # does; with more of them empty, one too many in a slot, as in SGLang, costs less.
+    return occupancy[slot] < plan.shares[slot] and plan.admissible * 5 >= plan.live
 
 
 def water_level(occupancy: Sequence[int], poured: int) -> tuple[int, int]:

@@ -4,7 +4,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import islice
 
-from sglang_ppfix.policy import TurnPlan, plan_turn, token_share
+from sglang_ppfix.policy import (
+    TurnPlan,
+    may_start,
+    plan_turn,
+    token_share,
+    turns_more,
+)
 
 from .request import Request
 from .scheduler import Scheduler
@@ -48,16 +54,10 @@ class CeilingShare(Scheduler):
 
 @lru_cache(maxsize=1 << 14)
 def _planned(
-    occupancy: tuple[int, ...],
-    slot: int,
-    waiting: int,
-    rows: int,
-    target: int,
-    cap: int,
-    chunk: bool,
+    occupancy: tuple[int, ...], waiting: int, rows: int, target: int, cap: int
 ) -> TurnPlan:
     """``plan_turn``; a ring comes by the same few states again and again."""
-    return plan_turn(occupancy, slot, waiting, rows, target, cap, chunk)
+    return plan_turn(occupancy, waiting, rows, target, cap)
 
 
 class Balanced(Scheduler):
@@ -66,75 +66,88 @@ class Balanced(Scheduler):
     def __init__(self, server: Server) -> None:
         super().__init__(server, server.derived_cap)
         self._target = server.filled_slots
-        # Plans of one version. Slots that hold the same get the same answer.
+        # The plan of one version, and the occupancy that it was made from.
         self._planned = -1
-        self._plans: dict[tuple[int, int], TurnPlan] = {}
-        self._turn_plan = TurnPlan(0, 0, 0, 0)
+        self._turn_plan = TurnPlan((), 0, 0, 0)
+        self._occupied = self.occupancy
         self._token_share = 0
         # Per slot: (live, waiting, cap) when its latch was last tried.
         self._tried: list[tuple[int, int, int] | None] = [None] * server.slots
 
     def _open(self, slot: Slot) -> None:
-        if not slot.full or not self.waiting:
-            return
-        plan = self._plan(slot)
-        now = (self.live, len(self.waiting), self.cap)
-        if plan.share > len(slot.running) and self._tried[slot.number] != now:
-            self._tried[slot.number] = now
+        if self._reopens(slot):
+            self._tried[slot.number] = (self.live, len(self.waiting), self.cap)
             slot.full = False
 
+    def _reopens(self, slot: Slot) -> bool:
+        now = (self.live, len(self.waiting), self.cap)
+        return (
+            slot.full
+            and bool(self.waiting and self.memory.rows)
+            and len(slot.running) < self.cap
+            and self._tried[slot.number] != now
+        )
+
     def _plan(self, slot: Slot) -> TurnPlan:
+        """The plan of ``slot``'s turn; between chunks all slots have the same."""
         if self._planned != self.version:
             self._planned = self.version
-            self._plans.clear()
-        number = slot.number
-        occupancy, chunk = self._occupied()
-        key = (occupancy[number], 0 if number < self._target else number)
-        plan = self._plans.get(key)
-        if plan is None:
-            rows = self.server.max_running_requests
-            plan = self._plans[key] = _planned(
-                tuple(occupancy),
-                number,
-                # More waiting requests than rows are as good as rows.
-                min(len(self.waiting), rows),
-                rows,
-                self._target,
-                self.cap,
-                chunk,
-            )
-        return plan
+            self._occupied = self.occupancy
+            if self.chunk is not None:
+                rest = self.chunk.to_prefill - self.chunk.prefilled
+                more = self._more(rest, 0)
+                self._occupied = self.occupancy.copy()
+                self._occupied[(slot.number + more) % len(self.slots)] += 1
+            self._turn_plan = self._plan_for(self._occupied)
+        return self._turn_plan
 
-    def _occupied(self) -> tuple[list[int], bool]:
-        """Requests per slot, and whether a chunk in progress is in none of them."""
-        return self.occupancy, self.chunk is not None
+    def _plan_for(self, occupied: list[int]) -> TurnPlan:
+        rows = self.server.max_running_requests
+        # More waiting requests than rows are as good as rows.
+        waiting = min(len(self.waiting), rows)
+        return _planned(tuple(occupied), waiting, rows, self._target, self.cap)
+
+    def _more(self, tokens: int, taken: int) -> int:
+        """Turns that a prompt needs after one that has taken in ``taken`` tokens."""
+        size = self.server.chunked_prefill_size
+        return 0 if size is None else turns_more(tokens, size - taken, size)
+
+    def _takes(self, slot: Slot, admitted: int = 0, tokens: int = 0) -> bool:
+        """Whether the head of the queue may start in ``slot``."""
+        plan, occupied = self._plan(slot), self._occupied
+        if admitted:
+            occupied = occupied.copy()
+            occupied[slot.number] += admitted
+            plan = self._plan_for(occupied)
+        more = self._more(self.waiting[0].to_prefill, tokens)
+        return may_start(occupied, plan, slot.number, more, self.cap)
 
     def _plan_turn(self, slot: Slot) -> None:
-        self._turn_plan = plan = self._plan(slot)
-        if plan.share > len(slot.running):
+        plan = self._plan(slot)
+        if plan.admissible:
             self._token_share = self._share_tokens(slot, plan)
 
     def _refuses(self, slot: Slot, admitted: int, tokens: int) -> bool:
-        if len(slot.running) + admitted >= self._turn_plan.share:
+        new = admitted - (self.chunk is not None)
+        if not self._takes(slot, new, tokens):
             return True
         return admitted > 0 and tokens >= self._token_share
 
     def _share_tokens(self, slot: Slot, plan: TurnPlan) -> int:
         # A slot without room takes no prompt, whatever its part would be.
         in_flight = [
-            other.forward.tokens if other.forward and other is not slot else 0
-            for other in self.slots[: plan.slots]
-            if self.occupancy[other.number] < plan.share
+            other.forward.tokens if other.forward else 0
+            for other in self.slots
+            if other is not slot
+            and self._occupied[other.number] < plan.shares[other.number]
         ]
         admissible = islice(self.waiting, plan.admissible)
-        return token_share(sum(r.to_prefill for r in admissible), in_flight)
+        return token_share(sum(r.to_prefill for r in admissible), [0, *in_flight])
 
     def _shut(self, slot: Slot) -> bool:
-        latched = super()._shut(slot)
-        if len(slot.running) >= self._plan(slot).share:
-            return latched or (not slot.full and self._room(slot) > 0)
-        now = (self.live, len(self.waiting), self.cap)
-        return latched and self._tried[slot.number] == now
+        if super()._shut(slot):
+            return not self._reopens(slot)
+        return self._room(slot) > 0 and not self._takes(slot)
 
     def _reserved(self, slot: Slot) -> float:
         if not self.memory.limited:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from .experiments import Gathered, Landing
+from .experiments import Gathered
 from .filling import Balanced, CeilingShare, StaticCap
 from .load import Load
 from .pooled import DecodeCap, ExactSplit, PooledIdeal, TokenThrottling
@@ -25,7 +25,6 @@ POLICIES: dict[str, Maker] = {
     "gllm": lambda server, load: TokenThrottling(server),
     "td-pipe": lambda server, load: ExactSplit(server),
     "pooled": lambda server, load: PooledIdeal(server),
-    "landing": lambda server, load: Landing(server),
     "gather": lambda server, load: Gathered(server),
 }
 

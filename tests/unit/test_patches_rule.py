@@ -80,12 +80,17 @@ def test_a_million_random_states():
         top = (2, 5, 41)[int(draw() * 3)]
         occupancy = [int(draw() * top) for _ in range(length)]
         rows = 1 + int(draw() * 128)
-        state = (
-            *(occupancy, int(draw() * length), int(draw() * 65), rows),
-            *(1 + int(draw() * length), 1 + int(draw() * rows), draw() < 0.2),
-        )
+        slots, cap = 1 + int(draw() * length), 1 + int(draw() * rows)
+        state = (occupancy, int(draw() * 65), rows, slots, cap)
         ours = policy.plan_turn(*state)
-        assert msgspec.structs.astuple(theirs.plan_turn(*state)) == ours, state
+        plan = theirs.plan_turn(*state)
+        assert msgspec.structs.astuple(plan) == ours, state
+        prompt = (1 + int(draw() * 99), int(draw() * 9), 1 + int(draw() * 9))
+        more = policy.turns_more(*prompt)
+        assert theirs.turns_more(*prompt) == more, prompt
+        start = (int(draw() * length), more, cap)
+        allowed = policy.may_start(occupancy, ours, *start)
+        assert theirs.may_start(occupancy, plan, *start) is allowed, (state, start)
         tokens = (int(draw() * 5000), occupancy)
         assert theirs.token_share(*tokens) == policy.token_share(*tokens), tokens
 

@@ -58,7 +58,7 @@ def test_balanced_decides_by_the_policy_package(
 
     def at_most_two(*args: object) -> object:
         plan = plan_turn(*args)  # type: ignore[arg-type]
-        return plan._replace(share=min(plan.share, 2))
+        return plan._replace(shares=tuple(min(share, 2) for share in plan.shares))
 
     filling._planned.cache_clear()
     monkeypatch.setattr(filling, "plan_turn", at_most_two)
@@ -76,17 +76,33 @@ def test_plans_that_are_kept_are_those_of_the_rule() -> None:
 
         def _plan(self, slot: filling.Slot) -> filling.TurnPlan:
             plan = super()._plan(slot)
+            if not self.asks:
+                return plan
             Checked.checks += 1
+            occupancy = self.occupancy.copy()
+            if self.chunk is not None:
+                size = self.server.chunked_prefill_size
+                assert size is not None
+                rest = self.chunk.to_prefill - self.chunk.prefilled
+                more = -(-rest // size) - 1
+                occupancy[(slot.number + more) % len(occupancy)] += 1
             assert plan == plan_turn(
-                self.occupancy,
-                slot.number,
+                occupancy,
                 len(self.waiting),
                 self.server.max_running_requests,
                 self.server.filled_slots,
                 self.cap,
-                self.chunk is not None,
             )
             return plan
+
+        # Within a turn the queue gets shorter, and the plan stays.
+        asks = True
+
+        def _refuses(self, slot: filling.Slot, admitted: int, tokens: int) -> bool:
+            self.asks = False
+            refused = super()._refuses(slot, admitted, tokens)
+            self.asks = True
+            return refused
 
     rng = random.Random(5)
     for _ in range(40):
@@ -101,7 +117,7 @@ def test_plans_that_are_kept_are_those_of_the_rule() -> None:
         load = closed_loop(rng.randint(1, 40), 80, 60, 15, seed=rng.randint(0, 999))
         profile = even_profile(stages, 3e-3, 1e-3)
         Engine(server, profile, load, Checked(server)).run()
-    assert Checked.checks > 10_000
+    assert Checked.checks > 5_000
 
 
 def test_a_latched_slot_stays_shut_in_stock_until_one_of_its_requests_leaves() -> None:
@@ -129,15 +145,47 @@ def test_a_chunk_goes_on_in_the_next_slots() -> None:
 
 
 def test_chunked_prompts_are_placed_where_they_land() -> None:
-    """Prompts of two chunks decode one slot further on: the rule overfills some slots,
-    the experiment does not. Breaks when a chunk lands elsewhere, or is not counted."""
+    """Prompts of two chunks decode one slot further on. Breaks when the rule asks the
+    slot in which they start (largest above 4.6), or does not count a chunk."""
     server = Server(8, chunked_prefill_size=256)
     load = closed_loop(32, 200, 400, 100, shape="fixed", seed=2)
-    largest = {
-        policy: simulate(server, PROFILE, load, policy).largest
-        for policy in ("balanced", "landing")
-    }
-    assert largest["landing"] < 4.2 < 4.6 < largest["balanced"]
+    assert simulate(server, PROFILE, load, "balanced").largest < 4.2
+
+
+@pytest.mark.parametrize("chunk", [128, 256, 512, 1024])
+def test_chunked_prompts_are_no_slower_than_stock(chunk: int) -> None:
+    """On a ring with steep decodes, with rows to spare and without: 7 to 27 % faster.
+    Breaks when the rule asks the slot in which a prompt starts, and, with 64
+    clients, when it overfills slots because no start lands well."""
+    profile = even_profile(8, 20e-3, 5e-3)
+    server = Server(8, max_running_requests=64, chunked_prefill_size=chunk)
+    for clients in (32, 64):
+        load = closed_loop(clients, 200, 2000, 200, seed=1)
+        stock, ours = (
+            simulate(server, profile, load, policy).tok_s
+            for policy in ("stock", "balanced")
+        )
+        assert ours > stock * 1.05
+
+
+def test_no_prompt_is_lost_or_starved_in_small_rings() -> None:
+    """Few rows, small caps, prompts of up to twelve chunks, fewer target slots than
+    slots. Breaks when a prompt waits for a slot in which nothing starts."""
+    rng = random.Random(8)
+    for _ in range(150):
+        stages = rng.randint(2, 5)
+        server = Server(
+            stages,
+            rng.choice([0, 0, 2]),
+            rng.choice([1, 2, 4, 9]),
+            cap=rng.choice([None, 1, 2]),
+            chunked_prefill_size=rng.choice([16, 64]),
+            target_slots=rng.choice([None, 2]),
+        )
+        load = closed_loop(rng.randint(1, 12), 40, 100, 15, seed=rng.randint(0, 999))
+        profile = even_profile(stages, 3e-3, 1e-3)
+        outcome = simulate(server, profile, load, "balanced")
+        assert all(request.end >= 0 for request in outcome.requests)
 
 
 def test_pooled_policies_split_evenly() -> None:

@@ -349,6 +349,20 @@ class TestPPBalancedFilling(CustomTestCase):
         self.assertEqual(chunks, [0, 1, 2, 3])
         self.assertEqual(loop.slot_sizes(), [2, 2, 2, 2])
 
+    def test_chunked_prompts_land_evenly(self):
+        """A request decodes in the slot of its last chunk: that slot needs the room,
+        not the one in which the prompt starts."""
+        for prompt_len in (100, 128, 250):
+            with self.subTest(prompt_len=prompt_len):
+                loop = self._loop(
+                    pp_size=4, max_running_requests=32, chunked_prefill_size=64
+                )
+                loop.arrivals[0] = [
+                    _req(f"r{i}", prompt_len=prompt_len) for i in range(8)
+                ]
+                loop.run(iterations=80)
+                self.assertEqual(loop.slot_sizes(), [2, 2, 2, 2])
+
     def test_lone_request_is_not_aborted_for_kv(self):
         """KV that the other slots will free must not cost a slot its only request."""
         loop = self._loop(pp_size=4, max_running_requests=4, kv_tokens=150)
