@@ -9,12 +9,16 @@ export OUT=${OUT:-$PWD/out/auto}
 mkdir -p "$OUT"
 . benchmarks/one_gpu/unpack.sh
 export CUDA_VISIBLE_DEVICES=
+pids=
 for run in "$@"; do
   name=${run%%=*} rest=${run#*=}
   cores=${rest%%=*} command=${rest#*=}
   # shellcheck disable=SC2086
   taskset -c "$cores" timeout -k 5 "${LIMIT:-540}" \
     python3 benchmarks/auto/${command//FILE/$OUT/$name.json} > "$OUT/$name.log" 2>&1 &
+  pids="$pids $!"
 done
-wait
+status=0
+for pid in $pids; do wait "$pid" || status=1; done
 echo "ended, ${SECONDS} s since the start"
+exit $status

@@ -34,6 +34,7 @@ class Chooser:
         """A lap in which a slot made a forward is over."""
         laps = self.ring.laps
         self._search.end_lap(
+            laps.count,
             self.ring.slots,
             self.ring.occupants.count(),
             sum(laps.sizes),
@@ -47,7 +48,6 @@ class Chooser:
         ring = self.ring
         move = self._search.look(
             View(
-                ring.laps.count,
                 ring.slots,
                 ring.length,
                 ring.default_slots(),

@@ -38,7 +38,8 @@ class StageClock:
         busy: device time in forwards.
         waiting: device idle while the ring held requests (waiting for the pipeline).
         nothing_to_do: device idle while it held none.
-        decode_ms: mean device time of a decode forward, by micro-batch size.
+        decode_ms: mean device time of a decode forward, by micro-batch size; the first
+            of each size left out.
         prefills: forwards that were no pure decode.
     """
 
@@ -107,6 +108,10 @@ class StageClock:
 
     def _count_decode(self, size: int, took: float) -> None:
         self._decodes += 1
+        if size not in self._seen:
+            # It may have paid for a kernel to be compiled or chosen.
+            self._seen[size] = self._decodes
+            return
         times, factor = OTHER_STAGE
         mean = self.decode_ms.get(size, took)
         strange = not mean / factor <= took <= mean * factor
@@ -121,7 +126,8 @@ class StageClock:
         if self._decodes % FORGOTTEN == 0:
             for old, seen in list(self._seen.items()):
                 if self._decodes - seen > FORGOTTEN:
-                    del self._seen[old], self.decode_ms[old]
+                    del self._seen[old]
+                    self.decode_ms.pop(old, None)
 
 
 def event_factory(scheduler: Any) -> Callable[[], Any] | None:

@@ -10,16 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from .speeds import Difference, is_even
+from .speeds import SAME_LOAD, Difference, is_even
 
 #: Laps whose rate makes one value.
 BLOCK_LAPS = 16
 #: Values that are kept of each number of slots, the newest ones.
-KEPT = 16
-#: Values that a rate needs.
-LEAST_BLOCKS = 8
-#: Loads that differ by more than this part are not compared.
-SAME_LOAD = 0.1
+KEPT = 32
+#: Values that a rate needs, and with which it is known as well as it will be.
+LEAST_BLOCKS, ENOUGH_BLOCKS = 8, 16
 #: A handful of values may lie together by chance.
 _LEAST_ERROR = 0.005
 
@@ -32,6 +30,10 @@ class _Block:
     live: int = 0
     tokens: int = 0
     seconds: float = 0.0
+
+    def log_seconds(self) -> float:
+        """Logarithm of the seconds a token."""
+        return math.log(self.seconds / self.tokens)
 
 
 class Rates:
@@ -57,7 +59,8 @@ class Rates:
         """
         live = sum(occupancy)
         if slots != self._slots:
-            self._slots, self._arrived, self._running = slots, False, _Block()
+            self._slots = slots
+            self.pause()
         self._arrived = self._arrived or (
             sum(held > 0 for held in occupancy) == min(slots, live)
             and is_even(occupancy)
@@ -73,6 +76,11 @@ class Rates:
             self._blocks.setdefault(slots, deque(maxlen=KEPT)).append(block)
             self._running = _Block()
 
+    def pause(self) -> None:
+        """Laps were missed: what comes does not belong to what was."""
+        self._running = _Block()
+        self._arrived = False
+
     def forget(self, slots: int | None = None) -> None:
         """Forget the laps of a number of slots, or all."""
         self._running = _Block()
@@ -86,34 +94,34 @@ class Rates:
         return len(self._blocks.get(slots, ()))
 
     def lap(self, slots: int) -> tuple[int, float]:
-        """(requests in flight, seconds) of a mean lap; there must be values."""
-        blocks = self._blocks[slots]
+        """(requests in flight, seconds) of a mean lap lately; there must be values."""
+        blocks = list(self._blocks[slots])[-LEAST_BLOCKS:]
         seconds = fmean(block.seconds for block in blocks) / BLOCK_LAPS
         return round(fmean(block.live for block in blocks) / BLOCK_LAPS), seconds
 
     def compare(
         self, slots: int, other: int, least_blocks: int = LEAST_BLOCKS
     ) -> Difference | None:
-        """Time per token with ``slots`` against ``other``; None where one of them has
-        fewer values than ``least_blocks``, or the load was another."""
-        if min(self.blocks(slots), self.blocks(other)) < max(least_blocks, 2):
+        """Time per token with ``slots`` against ``other``, at like loads; None where
+        there are fewer such values than ``least_blocks``."""
+        new, old = self._blocks.get(slots, ()), self._blocks.get(other, ())
+        differences, mates = [], {}
+        for block in new:
+            like = {
+                number: each.log_seconds()
+                for number, each in enumerate(old)
+                if abs(each.live - block.live) <= SAME_LOAD * block.live
+            }
+            if like:
+                differences.append(block.log_seconds() - fmean(like.values()))
+                mates.update(like)
+        if len(differences) < max(least_blocks, 2) or len(mates) < 2:
             return None
-        live, _ = self.lap(slots)
-        other_live, _ = self.lap(other)
-        if abs(live - other_live) > SAME_LOAD * other_live:
-            return None
-        new, old = self._blocks[slots], self._blocks[other]
-        ratio = math.log(_seconds_a_token(new) / _seconds_a_token(old))
-        error = math.hypot(_error(new), _error(old), _LEAST_ERROR)
-        return Difference(ratio, error, len(new))
+        error = math.hypot(
+            _error(differences), _error(list(mates.values())), _LEAST_ERROR
+        )
+        return Difference(fmean(differences), error, len(differences))
 
 
-def _seconds_a_token(blocks: Sequence[_Block]) -> float:
-    seconds = fmean(block.seconds for block in blocks)
-    return seconds / fmean(block.tokens for block in blocks)
-
-
-def _error(blocks: Sequence[_Block]) -> float:
-    """Standard error of the logarithm of their mean rate."""
-    logs = [math.log(block.seconds / block.tokens) for block in blocks]
-    return stdev(logs) / math.sqrt(len(logs))
+def _error(values: Sequence[float]) -> float:
+    return stdev(values) / math.sqrt(len(values))

@@ -19,10 +19,12 @@ class StageWatch:
         self._ring = (0, 0)
         self._since = 0
         self._before: dict[tuple[int, int], Stages] = {}
-        self._differed = False
+        #: Whether the last report differed, and the next one has to confirm it.
+        self.differed = False
+        self._last: Stages = []
 
     def changed(self, lap: int, ring: tuple[int, int], stages: Stages) -> bool:
-        """Whether any stage took another time than before in this call and in the
+        """Whether any stage took another time than before in this report and in the
         last one; begins anew if so.
 
         Args:
@@ -31,16 +33,19 @@ class StageWatch:
             stages: decode time by micro-batch size, ms, one per pipeline stage.
         """
         if ring != self._ring:
-            self._ring, self._since, self._differed = ring, lap, False
+            self._ring, self._since, self.differed = ring, lap, False
         before = self._before.get(ring)
         if before is None:
             if lap - self._since >= SETTLING_LAPS:
                 self._before[ring] = [dict(stage) for stage in stages]
             return False
-        # One forward that hung is forgotten by the next call.
-        differed, self._differed = self._differed, False
+        if stages == self._last:
+            return False
+        self._last = stages
+        # One forward that hung is forgotten by the next report.
+        differed, self.differed = self.differed, False
         if any(map(_differs, before, stages)):
-            self._differed = not differed
+            self.differed = not differed
             if differed:
                 self._ring = (0, 0)
                 self._before.clear()

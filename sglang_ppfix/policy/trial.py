@@ -4,15 +4,15 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .rates import KEPT as MOST_RATE_BLOCKS
+from .rates import ENOUGH_BLOCKS as ENOUGH_RATE_BLOCKS
 from .rates import LEAST_BLOCKS as LEAST_RATE_BLOCKS
 from .rates import Rates
 from .speeds import Difference, Speeds
 
 #: Blocks of laps that a number of slots needs before others are held against it.
-LEAST_BLOCKS = 6
+LEAST_BLOCKS = 12
 #: Blocks after which a trial ends however close the two are.
-ENOUGH_BLOCKS = 20
+ENOUGH_BLOCKS = 40
 #: Less than this is no difference, and fewer slots cost less of the host.
 TIE = 0.005
 #: A loss of tokens per second, prompts included, that is no noise.
@@ -38,11 +38,19 @@ class Found(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """How a trial ended, and why; what was found if that was close."""
+    """How a trial ended.
+
+    Attributes:
+        won: whether ``filled`` slots are kept.
+        why: for the log.
+        close: what was found, if it has to be found the other way, too.
+        learned: whether it says that ``base`` is better.
+    """
 
     won: bool
     why: str
     close: Found | None = None
+    learned: bool = True
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ class Trial:
         filled, base: slots that hold requests.
         slots, base_slots: target slots that lead to it.
         began: lap; ``decodes``: laps of decodes until then.
-        load: requests in flight at which laps are compared.
+        load: requests in flight at which laps are compared; ``bucket``: of the load.
         base_s: seconds of a lap with ``base``.
         by_rate: judged by tokens per second alone; laps without a prompt are too rare.
         first: what was found the other way around, ``base`` having been tried.
@@ -66,6 +74,7 @@ class Trial:
     began: int
     decodes: int
     load: int
+    bucket: int
     base_s: float
     by_rate: bool
     first: Found | None = None
@@ -81,7 +90,7 @@ class Trial:
             speeds: laps of decodes.
             rates: tokens per second.
         """
-        if least_s > self.base_s * (1 + MUCH_SLOWER):
+        if self.is_much(least_s):
             return Verdict(
                 False,
                 f"the devices alone take {least_s * 1e3:.1f} ms with {self.filled}, "
@@ -95,16 +104,22 @@ class Trial:
         last = speeds.count - self.decodes
         laps = speeds.compare(self.load, self.filled, self.base, last)
         found = rate if self.by_rate else laps
-        if found is None:
-            if not late:
-                return None
-            return Verdict(False, "no lap with so many slots could be timed")
         what = "a token" if self.by_rate else "the lap"
-        if found.blocks >= 2 and found.log_ratio - 2 * found.error > MUCH_SLOWER:
-            return Verdict(False, self._says(what, found))
-        if not late and not (self._is_clear(found) and self._is_known(rate)):
-            return None
-        return self._decide(found, rate, self._says(what, found))
+        if found is not None:
+            much = found.log_ratio - 2 * found.error > MUCH_SLOWER
+            if found.blocks >= 4 and much:
+                return Verdict(False, self._says(what, found))
+            if self._is_clear(found) and self._is_known(rate):
+                return self._decide(found, rate, self._says(what, found))
+        if late:
+            return Verdict(False, "too few laps with so many slots could be timed")
+        if rates.blocks(self.slots) >= 2 * ENOUGH_RATE_BLOCKS:
+            return Verdict(False, "the load was another all the time", learned=False)
+        return None
+
+    def is_much(self, seconds: float) -> bool:
+        """Whether a lap of so many seconds ends the trial."""
+        return seconds > self.base_s * (1 + MUCH_SLOWER)
 
     def _decide(self, found: Difference, rate: Difference | None, why: str) -> Verdict:
         token = None if rate is None else rate.log_ratio
@@ -134,7 +149,7 @@ class Trial:
     def _is_clear(self, found: Difference) -> bool:
         least, enough = LEAST_BLOCKS, ENOUGH_BLOCKS
         if self.by_rate:
-            least, enough = LEAST_RATE_BLOCKS, MOST_RATE_BLOCKS
+            least, enough = LEAST_RATE_BLOCKS, ENOUGH_RATE_BLOCKS
         clear = abs(found.log_ratio) > max(3 * found.error, 4 * TIE)
         return found.blocks >= enough or (found.blocks >= least and clear)
 
@@ -143,7 +158,7 @@ class Trial:
         if rate is None or rate.blocks < LEAST_RATE_BLOCKS:
             return False
         clear = abs(rate.log_ratio - LOSS) > 2 * rate.error
-        return clear or rate.blocks >= MOST_RATE_BLOCKS
+        return clear or rate.blocks >= ENOUGH_RATE_BLOCKS
 
 
 def _wins(found: Found, fewer: bool) -> bool:

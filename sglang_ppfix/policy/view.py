@@ -8,7 +8,6 @@ class View(NamedTuple):
     """What the search needs to know of the ring.
 
     Attributes:
-        lap: laps so far.
         slots: target slots.
         most: target slots at most, the whole ring.
         widest: target slots that a load begins with where nothing else is known.
@@ -17,7 +16,6 @@ class View(NamedTuple):
         stages: decode time by micro-batch size, ms, one per stage; empty while unknown.
     """
 
-    lap: int
     slots: int
     most: int
     widest: int

@@ -125,6 +125,28 @@ class Ring:
             self._lap(not any(fresh), made=made)
         return tokens / (self.seconds - begin_s)
 
+    def poisson(self, mean, laps, life):
+        """Requests at random laps, ``mean`` in flight; laps of trials among them."""
+        left = [[] for _ in range(self.most)]
+        trials = 0
+        for _ in range(laps):
+            fresh = [0] * self.most
+            while self._random.random() > math.exp(-mean / life):
+                slot = min(range(self.slots), key=lambda n: len(left[n]))
+                left[slot].append(self._random.randint(life // 2, 3 * life // 2))
+                fresh[slot] += 1
+            self.sizes = [len(slot) for slot in left]
+            if not any(self.sizes):
+                continue
+            made = sum(new or len(s) for new, s in zip(fresh, left, strict=True))
+            for slot, new in zip(left, fresh, strict=True):
+                first = len(slot) - new if new else 0
+                slot[first:] = [tokens - 1 for tokens in slot[first:]]
+                slot[:] = [tokens for tokens in slot if tokens]
+            self._lap(not any(fresh), made=made)
+            trials += self.search._trial is not None
+        return trials
+
     def prefill(self, clients, filled):
         """What the prompts of a burst add to a lap: they pass the stages in turn."""
         return (self.stages + filled - 1) * self.prompt_ms * clients / filled
@@ -144,13 +166,12 @@ class Ring:
         self.seconds += seconds
         made = live if made is None else made
         decode_s = seconds if timed else None
-        self.search.end_lap(self.slots, self.sizes, made, decode_s, seconds)
+        self.search.end_lap(self.laps, self.slots, self.sizes, made, decode_s, seconds)
         if self.laps % LOOK == 0:
             self._look()
 
     def _look(self):
         view = View(
-            self.laps,
             self.slots,
             self.most,
             self.widest,

@@ -81,4 +81,13 @@ def test_stage_clock_never_waits_for_the_device():
     FakeEvent.finished = float("inf")
     forward(clock, 0.8, 1.0, size=4)
     assert round(clock.busy, 6) == 1.0
-    assert {size: round(ms) for size, ms in clock.decode_ms.items()} == {2: 400, 4: 200}
+    assert {size: round(ms) for size, ms in clock.decode_ms.items()} == {2: 400}
+
+
+def test_the_first_forward_of_a_size_is_not_its_time():
+    """Catches a compilation that passes for stage time, and forbids a number of slots
+    for 10,000 laps."""
+    clock = StageClock(FakeEvent)
+    for start, took in ((0.0, 1.5), (2.0, 0.1), (3.0, 0.1), (4.0, 0.1)):
+        forward(clock, start, start + took, size=16)
+    assert round(clock.decode_ms[16]) == 100

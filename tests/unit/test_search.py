@@ -4,6 +4,7 @@ import pytest
 from search_ring import LOOK, STAGES, Ring, flat, host, kimi, steep
 
 from sglang_ppfix.policy import SlotSearch, View
+from sglang_ppfix.policy.stage_watch import StageWatch
 
 
 @pytest.mark.parametrize("clients", [1, 2, 4, 8, 16, 32, 64])
@@ -115,7 +116,7 @@ def test_prompts_in_every_lap():
     answers there is none."""
     ring = Ring(host, 6)
     ring.closed(64, 3000, life=12)
-    assert ring.search._speeds.lap(64, STAGES, 6) == (0, 0.0)
+    assert STAGES not in ring.search._speeds.laps(64, 12)
     best = ring.best(64)
     assert ring.lap(64, ring.slots) <= best * 1.03, ring.changes
     steady = Ring(steep, 5)
@@ -186,15 +187,98 @@ def test_a_ring_with_depth(stage, slot_ms, clients):
     assert lap <= ring.best(clients) * 1.03, (ring.slots, ring.changes)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_load_that_grows_a_little(seed):
+    """Catches 8 slots held against laps of 6 requests: a trial that no lap could end
+    ran for 2,000 of them, a third slower."""
+    ring = Ring(steep, 5, seed, stages=8)
+    for clients in (6, 8):
+        begin = ring.laps
+        while ring.laps - begin < 900:
+            ring.burst(clients, 40)
+    assert ring.lap(8, min(ring.slots, 8)) <= ring.best(8) * 1.03, ring.changes
+
+
+@pytest.mark.parametrize(("before", "after"), [(20, 17), (20, 15), (12, 16)])
+def test_a_load_that_drifts_during_a_trial(before, after):
+    """Catches a trial that waits for laps of a load that is gone."""
+    ring = Ring(flat, 5)
+    while ring.search._trial is None:
+        ring.closed(before, 16, life=24)
+    began = ring.laps
+    while ring.search._trial is not None:
+        ring.closed(after, 16, life=24)
+        assert ring.laps - began < 800, ring.changes
+
+
+@pytest.mark.parametrize("life", [150, 600])
+@pytest.mark.parametrize("mean", [3, 8, 30])
+@pytest.mark.parametrize(("stage", "slot_ms"), [(flat, 5), (host, 6), (steep, 5)])
+def test_requests_at_random(stage, slot_ms, mean, life):
+    """Catches trials without end where the number of requests is never the same."""
+    ring = Ring(stage, slot_ms)
+    trials = ring.poisson(mean, 12_000, life)
+    assert trials < 6000, (trials, ring.changes)
+    assert len(ring.changes) < 60, ring.changes
+
+
+def test_others_decide_for_a_while():
+    """Catches laps under another policy that pass for a trial's: ``ab`` switches."""
+    ring = Ring(flat, 5)
+    while ring.search._trial is None:
+        ring.burst(16, 60)
+    trial = ring.search._trial
+    ring.laps += 5000
+    ring.burst(16, 60)
+    assert not ring.search._failures._failures
+    assert ring.search._trial is not trial
+    assert trial.base_slots in [slots for lap, slots in ring.changes if lap > 5000]
+
+
+def test_a_new_size_may_be_slow_once():
+    """Catches one report that ends a trial: a first forward may compile a kernel."""
+    ring = Ring(host, 18)
+    while ring.search._trial is None:
+        ring.burst(4, 60)
+    ring.seen[4] = 1500.0
+    ring._look()
+    assert ring.search._trial is not None
+    while ring.laps < 2000:
+        ring.burst(4, 60)
+    assert ring.slots == 1
+
+
+def test_other_stages_make_failures_void():
+    """Catches what lost on other stages and is not tried again for 10,000 laps."""
+    ring = Ring(lambda size: 4 + 2 * size, 12)
+    while ring.laps < 2500:
+        ring.burst(16, 60)
+    ring._alone, ring.seen = lambda _size: 7.0, {}
+    while ring.laps < 6000 or ring.search._trial is not None:
+        ring.burst(16, 60)
+    assert ring.lap(16, ring.slots) <= ring.best(16) * 1.03, ring.changes
+
+
+def test_reports_are_not_counted_twice():
+    """Catches two looks at one report that pass for two: reports come every half
+    second, and 16 laps of 20 ms are shorter."""
+    watch = StageWatch()
+    for lap in range(0, 200, 16):
+        assert not watch.changed(lap, (4, 8), [{4: 5.0, 3: 5.0 + lap / 1e6}])
+    for lap in range(200, 300, 16):
+        assert not watch.changed(lap, (4, 8), [{4: 8.0}])
+    assert watch.changed(300, (4, 8), [{4: 8.1}])
+
+
 def test_a_given_cap_is_obeyed():
     """Catches 16 requests in one slot of 4."""
     search = SlotSearch()
     stages = [{4: 2.0}] * STAGES
     moves = []
     for lap in range(1, 2000):
-        search.end_lap(STAGES, [4, 4, 4, 4], 16, 0.050, 0.050)
+        search.end_lap(lap, STAGES, [4, 4, 4, 4], 16, 0.050, 0.050)
         if lap % LOOK == 0:
-            move = search.look(View(lap, STAGES, STAGES, STAGES, 4, stages))
+            move = search.look(View(STAGES, STAGES, STAGES, 4, stages))
             moves.append(move)
     assert moves.count(None) == len(moves)
 
@@ -204,8 +288,8 @@ def test_every_change_says_why():
     search = SlotSearch()
     stages = [{4: 2.0}] * STAGES
     for lap in range(1, 200):
-        search.end_lap(STAGES, [4, 4, 4, 4], 16, 0.050, 0.050)
-        move = search.look(View(lap, STAGES, STAGES, STAGES, None, stages))
+        search.end_lap(lap, STAGES, [4, 4, 4, 4], 16, 0.050, 0.050)
+        move = search.look(View(STAGES, STAGES, STAGES, None, stages))
         if move is not None:
             break
     assert move is not None
@@ -217,8 +301,8 @@ def test_nothing_is_decided_without_figures():
     """A release whose stages report nothing stays as it is."""
     search = SlotSearch()
     for lap in range(1, 400):
-        search.end_lap(STAGES, [4, 4, 4, 4], 16, 0.050, 0.050)
-        assert search.look(View(lap, STAGES, STAGES, STAGES, None, [])) is None
+        search.end_lap(lap, STAGES, [4, 4, 4, 4], 16, 0.050, 0.050)
+        assert search.look(View(STAGES, STAGES, STAGES, None, [])) is None
 
 
 @pytest.mark.parametrize("loads", [(8, 12), (4, 16), (2, 64)])
