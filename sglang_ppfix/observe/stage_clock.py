@@ -15,6 +15,9 @@ MAX_READ = 8
 NEWEST = 0.1
 #: Forwards after which a size that was not seen again is forgotten.
 FORGOTTEN = 2000
+#: Forwards after which a time that contradicts a newer one is dropped, and between two
+#: looks for such: no multiple of a lap, so that every slot's size comes to be compared.
+DOUBTED, DOUBT_EVERY = 256, 61
 #: A stage is another stage when this many forwards of one size in a row differ from
 #: their mean by this factor.
 OTHER_STAGE = (16, 1.5)
@@ -123,11 +126,21 @@ class StageClock:
             self._strange, mean = 0, took
         self.decode_ms[size] = mean + NEWEST * (took - mean)
         self._seen[size] = self._decodes
+        if self._decodes % DOUBT_EVERY == 0:
+            self._drop_contradicted(size, factor)
         if self._decodes % FORGOTTEN == 0:
             for old, seen in list(self._seen.items()):
                 if self._decodes - seen > FORGOTTEN:
                     del self._seen[old]
                     self.decode_ms.pop(old, None)
+
+    def _drop_contradicted(self, size: int, factor: float) -> None:
+        """A larger micro-batch is not much faster: the time not seen lately is old."""
+        took = self.decode_ms[size]
+        for other, ms in list(self.decode_ms.items()):
+            falls = ms * factor < took if other > size else ms > took * factor
+            if other != size and falls and self._decodes - self._seen[other] > DOUBTED:
+                del self.decode_ms[other], self._seen[other]
 
 
 def event_factory(scheduler: Any) -> Callable[[], Any] | None:

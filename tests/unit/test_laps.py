@@ -91,3 +91,23 @@ def test_the_first_forward_of_a_size_is_not_its_time():
     for start, took in ((0.0, 1.5), (2.0, 0.1), (3.0, 0.1), (4.0, 0.1)):
         forward(clock, start, start + took, size=16)
     assert round(clock.decode_ms[16]) == 100
+
+
+def test_a_larger_micro_batch_is_not_much_faster():
+    """Catches a time of flat stages that outlives them: real SGLang tried 32 requests
+    in a slot of steep stages, as they had once taken as long as 16."""
+    clock = StageClock(FakeEvent)
+    now = 0.0
+    for size, took, times in ((32, 0.025, 40), (16, 0.025, 40), (8, 0.035, 600)):
+        for _ in range(times):
+            forward(clock, now, now + took, size=size)
+            now += took
+    assert set(clock.decode_ms) == {8, 16, 32}
+    for _ in range(15):
+        forward(clock, now, now + 0.06, size=12)
+        now += 0.06
+    for _ in range(600):
+        forward(clock, now, now + 0.035, size=8)
+        forward(clock, now + 0.035, now + 0.095, size=12)
+        now += 0.095
+    assert set(clock.decode_ms) == {8, 12}
