@@ -23,18 +23,17 @@ SEEDS = (0, 1)
 
 
 def always_wait(
-    occupancy: Sequence[int], plan: TurnPlan, slot: int, more: int, cap: int
+    occupancy: Sequence[int], plan: TurnPlan, slot: int, starts: list[int], passed: int
 ) -> bool:
     """Only where there is room."""
-    lands = (slot + more) % len(occupancy)
-    return occupancy[lands] < min(plan.shares[lands], cap)
+    return slot in starts
 
 
 def never_wait(
-    occupancy: Sequence[int], plan: TurnPlan, slot: int, more: int, cap: int
+    occupancy: Sequence[int], plan: TurnPlan, slot: int, starts: list[int], passed: int
 ) -> bool:
-    """As if every row were worth a slot that holds one too many."""
-    return RULE(occupancy, plan._replace(live=0), slot, more, cap)
+    """As if every row were worth a slot that holds one or more too many."""
+    return RULE(occupancy, plan._replace(live=0), slot, starts, passed)
 
 
 class FullSlotsStart(filling.Balanced):
