@@ -114,10 +114,11 @@ def may_start(
     # start the prompt.
     if starts and passed < len(occupancy):
         return False
-    # No slot that can start lands well. A sixth of the taken and free rows may stay
-    # free until one does; with more of them free, a slot that holds one or more too
-    # many, as in SGLang, costs less.
-    return occupancy[slot] < plan.shares[slot] and plan.free * 5 >= plan.live
+    # No slot that can start lands well. While few wait, one in six, they wait for one
+    # that does, but not with half of the rows free. Else a slot that holds one or more
+    # too many, as in SGLang, costs less.
+    worth = plan.admissible * 5 >= plan.live or plan.free >= plan.live
+    return occupancy[slot] < plan.shares[slot] and worth
 
 
 def water_level(occupancy: Sequence[int], poured: int) -> tuple[int, int]:

@@ -214,6 +214,9 @@ def test_one_that_waits_starts_where_rows_are_plenty(slot):
     starts = good_starts(occupancy, plan, slot, 2, 8)
     assert starts == []
     assert may_start(occupancy, plan, slot, starts, 0)
+    # With fewer rows free it waits for a request to end.
+    plan = plan_turn([8, 8, 1, 0], 1, 32, slots=4, cap=8)
+    assert not may_start([8, 8, 1, 0], plan, slot, [], 0)
 
 
 def test_who_was_passed_on_for_a_lap_starts():
