@@ -198,6 +198,30 @@ def late_prompt(*, mixed=False, barred=False):
     return next((at for at, _, rids in loop.prefills if "late" in rids), None)
 
 
+def beside_a_cut_prompt():
+    """Who is in the first prefill: alignment cuts a prompt so that the turn can take
+    another one, and lands it two slots further on."""
+    config = get_context().override_server_args(
+        pp_size=4, max_running_requests=8, pp_max_micro_batch_size=2
+    )
+    try:
+        loop = UPSTREAM._PPLoop(
+            server_args=config.install(),
+            max_running_requests=8,
+            kv_tokens=4000,
+            chunked_prefill_size=16,
+        )
+        loop.truncation_align_size = 12
+        prompts = {"cut": 40, "small": 4, "third": 40, "fourth": 40}
+        loop.arrivals[0] = [
+            UPSTREAM._req(rid, prompt_len=prompt) for rid, prompt in prompts.items()
+        ]
+        loop.run(iterations=20)
+    finally:
+        config.restore()
+    return loop.prefills[0][2]
+
+
 if __name__ == "__main__":
     seeds = range(int(sys.argv[2]), int(sys.argv[3]))
     json.dump(
@@ -208,6 +232,7 @@ if __name__ == "__main__":
                 "mixed": late_prompt(mixed=True),
                 "barred": late_prompt(barred=True),
             },
+            "cut": beside_a_cut_prompt(),
             "no radix cache": [replay(seed, radix=False) for seed in seeds],
         },
         sys.stdout,

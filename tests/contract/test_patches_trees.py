@@ -135,6 +135,12 @@ def test_no_prompt_is_passed_on_for_ever(plugin, diffs):
         assert late["barred"] == 13
 
 
+def test_a_cut_prompt_takes_no_place_where_it_starts(plugin, diffs):
+    """Catches one that is counted in the slot of its first chunk for the rest of that
+    turn, or twice."""
+    assert plugin["cut"] == diffs["cut"] == ["cut", "small"]
+
+
 def test_off_is_stock(tree):
     """Catches a diff that changes admission where nobody asked for it."""
     count = max(SEEDS // 4, 5)

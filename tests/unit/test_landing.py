@@ -88,14 +88,17 @@ def test_decodes_of_a_mixed_batch_take_their_part() -> None:
     assert landing.turns_after(mixed, crowded, adder(1), req) == 149
 
 
-def test_all_slots_count_the_same_chunks_of_a_mixed_prompt() -> None:
-    """Catches an estimate of each slot's own: PP2, slot 0 decodes one request, and a
+@pytest.mark.parametrize("prompt", [127, 128])
+@pytest.mark.parametrize("held", [(1, 0), (0, 1)])
+def test_all_slots_count_the_same_chunks_of_a_mixed_prompt(prompt, held) -> None:
+    """Catches an estimate of each slot's own: PP2, one slot decodes a request, and a
     prompt of two whole chunks is passed on by either slot to the other."""
-    mixed, req = scheduler(mixed=True), request(128, prefix_len=0)
+    mixed, req = scheduler(mixed=True), request(prompt, prefix_len=0)
     counted = []
-    for slot, budget in ((0, 63), (1, 64)):
-        this = turn(mixed, slot, held=(1, 0))
-        counted.append(landing.turns_after(mixed, this, adder(budget), req))
+    for slot in (0, 1):
+        this = turn(mixed, slot, held=held)
+        budget = adder(64 - held[slot])
+        counted.append(landing.turns_after(mixed, this, budget, req))
     assert counted == [2, 2]
 
 
