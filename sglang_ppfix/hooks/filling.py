@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from sglang_ppfix.compat import scheduler as compat
-from sglang_ppfix.policy import may_start
+from sglang_ppfix.policy import good_starts, may_start
 
 from . import landing
-from .ring import current_ring
+from .ring import Ring, current_ring
+from .turn import Turn
 
 Wrapped = Callable[..., Any]
 
@@ -57,8 +58,7 @@ def add_one_req(wrapped: Wrapped, adder: Any, args: Any, kwargs: Any) -> Any:
     # A running request that priority just preempted must not lose its place to
     # nobody: the one it made room for goes in.
     if ring.balances and not adder.preempt_list:
-        plan = ring.plan_rest(turn)
-        if not may_start(turn.occupancy, plan, turn.slot, more, turn.cap):
+        if not _starts(ring, turn, more):
             turn.refusal = "share"
         elif adder.can_run_list and adder.log_input_tokens >= ring.token_share(turn):
             turn.refusal = "token share"
@@ -76,3 +76,15 @@ def add_one_req(wrapped: Wrapped, adder: Any, args: Any, kwargs: Any) -> Any:
     elif result.name == "OTHER":
         turn.refusal = "prefill budget"
     return result
+
+
+def _starts(ring: Ring, turn: Turn, more: int) -> bool:
+    """Whether the slot takes the head of the queue, and does not pass it on."""
+    plan = ring.plan_rest(turn)
+    starts = good_starts(turn.occupancy, plan, turn.slot, more, turn.cap)
+    if may_start(turn.occupancy, plan, turn.slot, starts, ring.passed):
+        ring.passed = 0
+        return True
+    if starts and not ring.taken(turn):
+        ring.passed += 1
+    return False

@@ -57,6 +57,8 @@ class Ring:
         self._pending: dict[str, int] = {}
         # Per slot: what (live, waiting, cap) were when its latch was last tried.
         self._latch_tried: list[tuple[int, int, int] | None] = [None] * self.length
+        # Turns in a row that passed the head of the queue on to another slot.
+        self.passed = 0
 
     @property
     def balances(self) -> bool:
@@ -113,6 +115,7 @@ class Ring:
         current_cap().follow(self.policy, self.slots)
         # What a slot was refused before the change says nothing about now.
         self._latch_tried = [None] * self.length
+        self.passed = 0
 
     def _target_slots(self, requested: int | None) -> int:
         return target_slots(self.stages, self.length - self.stages, requested)
@@ -165,6 +168,9 @@ class Ring:
     def begin_turn(self, batch: Any) -> Turn:
         """A slot may take in requests now; ``batch`` is its running batch."""
         self.turn = Turn(self.slot, batch, self.scheduler.chunked_req)
+        if not batch.batch_is_full:
+            # The next latch is another one, though the ring may look the same.
+            self._latch_tried[self.slot] = None
         waits = batch.batch_is_full and bool(self.scheduler.waiting_queue)
         # Without a free row there is nothing to open the slot for.
         if (
@@ -181,6 +187,7 @@ class Ring:
             scheduler = self.scheduler
             turn.held = self.occupants.by_slot(turn.slot, turn.batch)
             turn.occupancy = [len(reqs) for reqs in turn.held]
+            turn.chunk_tokens = landing.chunk_tokens(scheduler, turn.occupancy)
             if turn.chunked_req is not None:
                 turn.occupancy[landing.of_chunk(scheduler, turn)] += 1
             turn.cap = compat.read_cap() or 1
@@ -191,10 +198,14 @@ class Ring:
         """Plan for what the turn has left of the queue: it may have taken places in two
         slots, its own and the one in which a prompt lands."""
         first = self.plan(turn)
-        taken = sum(turn.occupancy) - first.live
+        taken = self.taken(turn)
         if not taken:
             return first
         return self._plan_for(turn, len(self.scheduler.waiting_queue) - taken)
+
+    def taken(self, turn: Turn) -> int:
+        """Requests that the turn took in."""
+        return sum(turn.occupancy) - self.plan(turn).live
 
     def _plan_for(self, turn: Turn, waiting: int) -> TurnPlan:
         rows = self.scheduler.max_running_requests

@@ -11,6 +11,7 @@ class Turn:
     __slots__ = (
         "batch",
         "cap",
+        "chunk_tokens",
         "chunked_req",
         "held",
         "latched",
@@ -31,6 +32,8 @@ class Turn:
         self.held: list[list[Any]] = []
         self.occupancy: list[int] = []
         self.cap = 1
+        # Tokens of a later chunk of a prompt; None without chunks.
+        self.chunk_tokens: int | None = None
         self.plan: TurnPlan | None = None
         self.token_share: int | None = None
         # Why the turn ended with requests still waiting.

@@ -20,6 +20,7 @@ FILLING = (
     "TurnPlan",
     "plan_turn",
     "turns_more",
+    "good_starts",
     "may_start",
     "water_level",
     "token_share",
@@ -45,7 +46,8 @@ What the slots may do in a turn.
 
 ``shares`` bounds the requests that each slot may hold, new ones included; it is 0
 for a slot that is not to be filled. ``live`` counts the unfinished requests of all
-slots, ``admissible`` the waiting ones that the free rows could take.""",
+slots, ``free`` the rows that are left, ``admissible`` the waiting requests that these
+could take.""",
     "plan_turn": """\
 Decide the shares: the waiting requests level the slots.
 
@@ -56,13 +58,17 @@ Turns after the present one that a prefill of ``tokens`` tokens needs.
 
 The present turn can take ``first`` of them. A chunk goes on in the next slot, so
 the request lands that many slots further on, and decodes there.""",
+    "good_starts": """\
+Slots from which a prompt lands where there is room, ``more`` slots further on.
+
+``slot``, whose turn it is, can start it. Another that holds ``cap`` requests starts
+nothing, not even what would land elsewhere.""",
     "may_start": """\
 Whether a prompt may start in ``slot``: is there room where it will land?
 
-It lands ``more`` slots further on. A prompt that is refused waits for the slot
-from which it lands well; that one's turn comes within a lap. Nobody overtakes it:
-the ring gets emptier until it starts. A slot that holds ``cap`` requests starts
-nothing, not even what would land elsewhere.""",
+A prompt that is refused is passed on to a slot of its ``good_starts``; that one's
+turn comes within a lap. Nobody overtakes it. ``passed`` counts the turns in a row
+that passed the head of the queue on.""",
     "water_level": """\
 Level that ``poured`` requests reach over ``occupancy``, and the rest.
 

@@ -5,7 +5,14 @@ so the rule exists once.
 """
 
 from .choosing import least_lap, least_time
-from .filling import TurnPlan, may_start, plan_turn, token_share, turns_more
+from .filling import (
+    TurnPlan,
+    good_starts,
+    may_start,
+    plan_turn,
+    token_share,
+    turns_more,
+)
 from .search import SlotSearch
 from .sizing import derive_cap, stock_cap, target_slots
 from .view import Move, View
@@ -16,6 +23,7 @@ __all__ = [
     "TurnPlan",
     "View",
     "derive_cap",
+    "good_starts",
     "least_lap",
     "least_time",
     "may_start",

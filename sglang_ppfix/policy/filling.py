@@ -17,12 +17,14 @@ class TurnPlan(NamedTuple):
             slot that is not to be filled.
         live: unfinished requests in the whole ring, each once, a chunked prefill
             in progress included.
+        free: rows that no live request has.
         admissible: waiting requests that the free rows could take.
         slots: slots that filling spreads over in this turn.
     """
 
     shares: tuple[int, ...]
     live: int
+    free: int
     admissible: int
     slots: int
 
@@ -47,13 +49,14 @@ def plan_turn(
         cap: SGLang's ``pp_max_micro_batch_size``, at least 1.
     """
     live = sum(occupancy)
-    admissible = max(min(waiting, max_running_requests - live), 0)
+    free = max(max_running_requests - live, 0)
+    admissible = min(waiting, free)
     slots = max(slots, min(-(-(live + admissible) // cap), len(occupancy)))
     filled = occupancy[:slots]
     level, rest = water_level(filled, admissible)
     shares = [max(level + (rest > 0 and held <= level), 1) for held in filled]
     shares += [0] * (len(occupancy) - slots)
-    return TurnPlan(tuple(shares), live, admissible, slots)
+    return TurnPlan(tuple(shares), live, free, admissible, slots)
 
 
 def turns_more(tokens: int, first: int, chunk: int) -> int:
@@ -70,32 +73,52 @@ def turns_more(tokens: int, first: int, chunk: int) -> int:
     return max(-(-(tokens - first) // chunk), 0)
 
 
-def may_start(
+def good_starts(
     occupancy: Sequence[int], plan: TurnPlan, slot: int, more: int, cap: int
+) -> list[int]:
+    """Slots from which a prompt lands where there is room.
+
+    Args:
+        occupancy: as in :func:`plan_turn`, with what the turn took in already.
+        plan: for ``occupancy`` and what is left of the queue.
+        slot: the slot whose turn it is. It can start the prompt, or SGLang would not
+            ask. Another that holds ``cap`` starts nothing, not even what would land
+            elsewhere.
+        more: turns that the prompt needs after the first one.
+        cap: SGLang's ``pp_max_micro_batch_size``.
+    """
+    ring = len(occupancy)
+    room = [occupancy[at] < min(plan.shares[at], cap) for at in range(ring)]
+    starts = [at for at in range(ring) if at == slot or occupancy[at] < cap]
+    return [at for at in starts if room[(at + more) % ring]]
+
+
+def may_start(
+    occupancy: Sequence[int], plan: TurnPlan, slot: int, starts: list[int], passed: int
 ) -> bool:
     """Whether a prompt may start in ``slot``: is there room where it will land?
 
-    A prompt that is refused waits for the slot from which it lands well; that one's
-    turn comes within a lap. Nobody overtakes it: the ring gets emptier until it starts.
+    A prompt that is refused is passed on to a slot from which it lands well; that
+    one's turn comes within a lap. Nobody overtakes it.
 
     Args:
         occupancy: as in :func:`plan_turn`, with what the turn took in already.
         plan: for ``occupancy`` and what is left of the queue.
         slot: the slot whose turn it is.
-        more: turns that the prompt needs after this one.
-        cap: SGLang's ``pp_max_micro_batch_size``. SGLang starts nothing in a slot that
-            holds as many, not even what would land elsewhere.
+        starts: its :func:`good_starts`.
+        passed: turns in a row that passed the head of the queue on.
     """
-    ring = len(occupancy)
-    room = [occupancy[at] < min(plan.shares[at], cap) for at in range(ring)]
-    if room[(slot + more) % ring]:
+    if slot in starts:
         return True
-    starts = [at for at in range(ring) if occupancy[at] < cap]
-    if any(room[(start + more) % ring] for start in starts):
+    # Passed on for a whole lap: the slots do not mean the same one, or it cannot
+    # start the prompt.
+    if starts and passed < len(occupancy):
         return False
-    # No slot that can start lands well. A sixth of the rows may stay empty until one
-    # does; with more of them empty, one too many in a slot, as in SGLang, costs less.
-    return occupancy[slot] < plan.shares[slot] and plan.admissible * 5 >= plan.live
+    # No slot that can start lands well. While few wait, one in six, they wait for one
+    # that does, but not with half of the rows free. Else a slot that holds one or more
+    # too many, as in SGLang, costs less.
+    worth = plan.admissible * 5 >= plan.live or plan.free >= plan.live
+    return occupancy[slot] < plan.shares[slot] and worth
 
 
 def water_level(occupancy: Sequence[int], poured: int) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from itertools import islice
 
 from sglang_ppfix.policy import (
     TurnPlan,
+    good_starts,
     may_start,
     plan_turn,
     token_share,
@@ -15,7 +16,7 @@ from sglang_ppfix.policy import (
 from .request import Request
 from .scheduler import Scheduler
 from .server import Server
-from .slot import Slot
+from .slot import Forward, Slot
 
 
 class StaticCap(Scheduler):
@@ -68,14 +69,19 @@ class Balanced(Scheduler):
         self._target = server.filled_slots
         # The plan of one version, and the occupancy that it was made from.
         self._planned = -1
-        self._turn_plan = TurnPlan((), 0, 0, 0)
+        self._turn_plan = TurnPlan((), 0, 0, 0, 0)
         self._occupied = self.occupancy
         self._token_share = 0
         # Per slot: (live, waiting, cap) when its latch was last tried.
         self._tried: list[tuple[int, int, int] | None] = [None] * server.slots
+        # Turns in a row that passed the head of the queue on to another slot.
+        self._passed = 0
+        self._passes_on = False
 
     def _open(self, slot: Slot) -> None:
-        if self._reopens(slot):
+        if not slot.full:
+            self._tried[slot.number] = None
+        elif self._reopens(slot):
             self._tried[slot.number] = (self.live, len(self.waiting), self.cap)
             slot.full = False
 
@@ -120,7 +126,9 @@ class Balanced(Scheduler):
             occupied[slot.number] += admitted
             plan = self._plan_for(occupied)
         more = self._more(self.waiting[0].to_prefill, tokens)
-        return may_start(occupied, plan, slot.number, more, self.cap)
+        starts = good_starts(occupied, plan, slot.number, more, self.cap)
+        self._passes_on = bool(starts) and self._passed < len(self.slots)
+        return may_start(occupied, plan, slot.number, starts, self._passed)
 
     def _plan_turn(self, slot: Slot) -> None:
         plan = self._plan(slot)
@@ -130,8 +138,18 @@ class Balanced(Scheduler):
     def _refuses(self, slot: Slot, admitted: int, tokens: int) -> bool:
         new = admitted - (self.chunk is not None)
         if not self._takes(slot, new, tokens):
+            self._passed += self._passes_on and not new
             return True
+        self._passed = 0
         return admitted > 0 and tokens >= self._token_share
+
+    def _prefill(self, slot: Slot, turn: int) -> Forward | None:
+        passed = self._passed
+        forward = super()._prefill(slot, turn)
+        if forward is None and self._passed > passed:
+            # Another turn of this slot may be the one that ends the lap.
+            self.refused[slot.number] = -1
+        return forward
 
     def _share_tokens(self, slot: Slot, plan: TurnPlan) -> int:
         # A slot without room takes no prompt, whatever its part would be.
@@ -147,7 +165,8 @@ class Balanced(Scheduler):
     def _shut(self, slot: Slot) -> bool:
         if super()._shut(slot):
             return not self._reopens(slot)
-        return self._room(slot) > 0 and not self._takes(slot)
+        # Every turn that passes the head on counts.
+        return self._room(slot) > 0 and not self._takes(slot) and not self._passes_on
 
     def _reserved(self, slot: Slot) -> float:
         if not self.memory.limited:

@@ -72,6 +72,9 @@ class Load:
             if draw.random() < 0.2
             else {}
         )
+        # Drawn last: what was added later.
+        self.align = draw.choice((None, None, 4))
+        self.interval = draw.choice((0, 0, 0, 1, 3))
 
     def _request(self, index):
         draw = self.draw
@@ -127,6 +130,9 @@ def _loop(load, server_args):
     )
     loop.new_token_ratio_tracker.current = load.ratio
     loop.is_mixed_chunk = load.mixed
+    loop.truncation_align_size = load.align
+    loop.prefill_decode_interval = load.interval
+    loop.prefill_decode_interval_min_bs = 0
     loop.enable_priority_scheduling = load.priority
     loop.enable_priority_preemption = load.preemption
     loop.priority_scheduling_preemption_threshold = 1
@@ -160,11 +166,73 @@ def _loop(load, server_args):
     return loop
 
 
+def late_prompt(*, mixed=False, barred=False):
+    """Iteration in which a prompt of two chunks starts; it comes in the 8th, to two
+    slots, of which slot 0 decodes one request.
+
+    Args:
+        mixed: decodes take their part of a chunk.
+        barred: SGLang skips it in slot 0, as it does where no adapter fits.
+    """
+    config = get_context().override_server_args(
+        pp_size=2, max_running_requests=8, pp_max_micro_batch_size=4
+    )
+    try:
+        loop = UPSTREAM._PPLoop(
+            server_args=config.install(),
+            max_running_requests=8,
+            kv_tokens=4000,
+            chunked_prefill_size=16,
+        )
+        loop.is_mixed_chunk = mixed
+        if barred:
+            loop.enable_lora = True
+            loop.can_schedule_lora_req = lambda req, loras: (
+                req.rid != "late" or loop.running_batch is not loop.running_mbs[0]
+            )
+        loop.arrivals[0] = [UPSTREAM._req("first", max_new_tokens=100)]
+        loop.arrivals[8] = [UPSTREAM._req("late", prompt_len=32)]
+        loop.run(iterations=60)
+    finally:
+        config.restore()
+    return next((at for at, _, rids in loop.prefills if "late" in rids), None)
+
+
+def beside_a_cut_prompt():
+    """Who is in the first prefill: alignment cuts a prompt so that the turn can take
+    another one, and lands it two slots further on."""
+    config = get_context().override_server_args(
+        pp_size=4, max_running_requests=8, pp_max_micro_batch_size=2
+    )
+    try:
+        loop = UPSTREAM._PPLoop(
+            server_args=config.install(),
+            max_running_requests=8,
+            kv_tokens=4000,
+            chunked_prefill_size=16,
+        )
+        loop.truncation_align_size = 12
+        prompts = {"cut": 40, "small": 4, "third": 40, "fourth": 40}
+        loop.arrivals[0] = [
+            UPSTREAM._req(rid, prompt_len=prompt) for rid, prompt in prompts.items()
+        ]
+        loop.run(iterations=20)
+    finally:
+        config.restore()
+    return loop.prefills[0][2]
+
+
 if __name__ == "__main__":
     seeds = range(int(sys.argv[2]), int(sys.argv[3]))
     json.dump(
         {
             "radix cache": [replay(seed, radix=True) for seed in seeds],
+            "late": {
+                "plain": late_prompt(),
+                "mixed": late_prompt(mixed=True),
+                "barred": late_prompt(barred=True),
+            },
+            "cut": beside_a_cut_prompt(),
             "no radix cache": [replay(seed, radix=False) for seed in seeds],
         },
         sys.stdout,

@@ -122,6 +122,25 @@ def test_diffs_decide_as_the_plugin_does_without_radix_cache(plugin, diffs):
     assert differing(plugin["no radix cache"], diffs["no radix cache"]) == []
 
 
+def test_no_prompt_is_passed_on_for_ever(plugin, diffs):
+    """Catches slots that name each other until the request that runs has ended: in
+    mixed batches each by decodes of its own, or where SGLang skips the prompt in the
+    slot that they mean."""
+    for late in (plugin["late"], diffs["late"]):
+        # From slot 0 it lands in slot 1, which is empty.
+        assert late["plain"] == 8
+        # One token is left for a third chunk: from slot 1 it lands in slot 1.
+        assert late["mixed"] == 9
+        # Slot 1 passed it on twice, and takes it in its third turn.
+        assert late["barred"] == 13
+
+
+def test_a_cut_prompt_takes_no_place_where_it_starts(plugin, diffs):
+    """Catches one that is counted in the slot of its first chunk for the rest of that
+    turn, or twice."""
+    assert plugin["cut"] == diffs["cut"] == ["cut", "small"]
+
+
 def test_off_is_stock(tree):
     """Catches a diff that changes admission where nobody asked for it."""
     count = max(SEEDS // 4, 5)

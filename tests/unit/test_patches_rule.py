@@ -88,9 +88,13 @@ def test_a_million_random_states():
         prompt = (1 + int(draw() * 99), int(draw() * 9), 1 + int(draw() * 9))
         more = policy.turns_more(*prompt)
         assert theirs.turns_more(*prompt) == more, prompt
-        start = (int(draw() * length), more, cap)
-        allowed = policy.may_start(occupancy, ours, *start)
-        assert theirs.may_start(occupancy, plan, *start) is allowed, (state, start)
+        slot, passed = int(draw() * length), int(draw() * 2 * length)
+        start = (slot, more, cap)
+        starts = policy.good_starts(occupancy, ours, *start)
+        assert theirs.good_starts(occupancy, plan, *start) == starts, (state, start)
+        allowed = policy.may_start(occupancy, ours, slot, starts, passed)
+        answer = theirs.may_start(occupancy, plan, slot, starts, passed)
+        assert answer is allowed, (state, start, passed)
         tokens = (int(draw() * 5000), occupancy)
         assert theirs.token_share(*tokens) == policy.token_share(*tokens), tokens
 

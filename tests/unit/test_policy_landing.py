@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sglang_ppfix.policy import may_start, plan_turn, turns_more
+from sglang_ppfix.policy import good_starts, may_start, plan_turn, turns_more
 
 CHUNK = 10
 
@@ -45,6 +45,7 @@ class Ring:
         self.most_over = 0
         # Whether a request was ever admitted although no start would have landed well.
         self.gave_way = False
+        self.passed = 0
 
     def occupancy(self, slot):
         counts = [len(requests) for requests in self.held]
@@ -82,9 +83,12 @@ class Ring:
             )
             more = turns_more(tokens, budget, CHUNK)
             lands = (slot + more) % len(counts)
-            if not may_start(counts, plan, slot, more, cap):
+            starts = good_starts(counts, plan, slot, more, cap)
+            if not may_start(counts, plan, slot, starts, self.passed):
                 self.refused += 1
+                self.passed += bool(starts) and not new
                 break
+            self.passed = 0
             if counts[lands] >= min(plan.shares[lands], cap):
                 self.gave_way = True
             self.waiting.popleft()
@@ -197,7 +201,37 @@ def test_examples(occupancy, slot, more, cap, allowed):
     """Catches a change of meaning that properties leave open."""
     rows = 4 * cap
     plan = plan_turn(occupancy, 1 if cap == 8 else rows, rows, slots=4, cap=cap)
-    assert may_start(occupancy, plan, slot, more, cap) is allowed
+    starts = good_starts(occupancy, plan, slot, more, cap)
+    assert may_start(occupancy, plan, slot, starts, 0) is allowed
+
+
+@pytest.mark.parametrize("slot", [2, 3])
+def test_one_that_waits_starts_where_rows_are_plenty(slot):
+    """Catches counting the requests that wait for the rows that are free: one prompt
+    waits for ever, half of the rows being free."""
+    occupancy = [8, 8, 0, 0]
+    plan = plan_turn(occupancy, 1, 32, slots=4, cap=8)
+    starts = good_starts(occupancy, plan, slot, 2, 8)
+    assert starts == []
+    assert may_start(occupancy, plan, slot, starts, 0)
+    # With fewer rows free it waits for a request to end.
+    plan = plan_turn([8, 8, 1, 0], 1, 32, slots=4, cap=8)
+    assert not may_start([8, 8, 1, 0], plan, slot, [], 0)
+
+
+def test_who_was_passed_on_for_a_lap_starts():
+    """Catches slots that pass a prompt on to each other for ever: an estimate was
+    wrong, or the one they mean cannot start it. PP2, one runs in slot 0; slot 0 counts
+    three chunks, slot 1 two."""
+    occupancy = [1, 0]
+    plan = plan_turn(occupancy, 1, 8, slots=2, cap=4)
+    passed = []
+    for slot, more in ((0, 2), (1, 1), (0, 2), (1, 1)):
+        starts = good_starts(occupancy, plan, slot, more, 4)
+        assert starts == [1 - slot]
+        passed.append(may_start(occupancy, plan, slot, starts, len(passed)))
+    # Slot 0 holds its share.
+    assert passed == [False, False, False, True]
 
 
 def test_with_fewer_target_slots_a_prompt_lands_in_one_of_them():
