@@ -46,8 +46,8 @@ What the slots may do in a turn.
 
 ``shares`` bounds the requests that each slot may hold, new ones included; it is 0
 for a slot that is not to be filled. ``live`` counts the unfinished requests of all
-slots, ``free`` the rows that are left, ``admissible`` the waiting requests that these
-could take.""",
+slots, ``free`` the rows that are left, ``admissible`` the waiting requests that
+these could take.""",
     "plan_turn": """\
 Decide the shares: the waiting requests level the slots.
 
