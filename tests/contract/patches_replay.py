@@ -14,6 +14,7 @@ import random
 import sys
 import types
 from array import array
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -166,6 +167,23 @@ def _loop(load, server_args):
     return loop
 
 
+@contextmanager
+def small_loop(pp_size, cap):
+    """A loop of the patched scheduler: 8 rows, chunks of 16 tokens."""
+    config = get_context().override_server_args(
+        pp_size=pp_size, max_running_requests=8, pp_max_micro_batch_size=cap
+    )
+    try:
+        yield UPSTREAM._PPLoop(
+            server_args=config.install(),
+            max_running_requests=8,
+            kv_tokens=4000,
+            chunked_prefill_size=16,
+        )
+    finally:
+        config.restore()
+
+
 def late_prompt(*, mixed=False, barred=False):
     """Iteration in which a prompt of two chunks starts; it comes in the 8th, to two
     slots, of which slot 0 decodes one request.
@@ -174,16 +192,7 @@ def late_prompt(*, mixed=False, barred=False):
         mixed: decodes take their part of a chunk.
         barred: SGLang skips it in slot 0, as it does where no adapter fits.
     """
-    config = get_context().override_server_args(
-        pp_size=2, max_running_requests=8, pp_max_micro_batch_size=4
-    )
-    try:
-        loop = UPSTREAM._PPLoop(
-            server_args=config.install(),
-            max_running_requests=8,
-            kv_tokens=4000,
-            chunked_prefill_size=16,
-        )
+    with small_loop(pp_size=2, cap=4) as loop:
         loop.is_mixed_chunk = mixed
         if barred:
             loop.enable_lora = True
@@ -193,32 +202,19 @@ def late_prompt(*, mixed=False, barred=False):
         loop.arrivals[0] = [UPSTREAM._req("first", max_new_tokens=100)]
         loop.arrivals[8] = [UPSTREAM._req("late", prompt_len=32)]
         loop.run(iterations=60)
-    finally:
-        config.restore()
     return next((at for at, _, rids in loop.prefills if "late" in rids), None)
 
 
 def beside_a_cut_prompt():
     """Who is in the first prefill: alignment cuts a prompt so that the turn can take
     another one, and lands it two slots further on."""
-    config = get_context().override_server_args(
-        pp_size=4, max_running_requests=8, pp_max_micro_batch_size=2
-    )
-    try:
-        loop = UPSTREAM._PPLoop(
-            server_args=config.install(),
-            max_running_requests=8,
-            kv_tokens=4000,
-            chunked_prefill_size=16,
-        )
+    with small_loop(pp_size=4, cap=2) as loop:
         loop.truncation_align_size = 12
         prompts = {"cut": 40, "small": 4, "third": 40, "fourth": 40}
         loop.arrivals[0] = [
             UPSTREAM._req(rid, prompt_len=prompt) for rid, prompt in prompts.items()
         ]
         loop.run(iterations=20)
-    finally:
-        config.restore()
     return loop.prefills[0][2]
 
 
