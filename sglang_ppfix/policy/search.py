@@ -16,7 +16,7 @@ from .rates import LEAST_BLOCKS as LEAST_RATE_BLOCKS
 from .rates import Rates
 from .speeds import Speeds
 from .stage_watch import Stages, StageWatch
-from .trial import LEAST_BLOCKS, Trial, Verdict
+from .trial import LEAST_BLOCKS, Found, Trial
 from .view import Move, View
 
 
@@ -140,7 +140,7 @@ class SlotSearch:
         if verdict is None:
             return None
         if verdict.close is not None:
-            return self._turn_round(view, trial, verdict)
+            return self._turn_round(view, trial, verdict.close, verdict.why)
         if not verdict.learned:
             self._end(trial, 0)
             return Move(trial.base_slots, verdict.why)
@@ -169,25 +169,16 @@ class SlotSearch:
         self._pauses.begin(trial.bucket, trial.began, self._laps, changes)
         self._trial = None
 
-    def _turn_round(self, view: View, trial: Trial, verdict: Verdict) -> Move:
+    def _turn_round(self, view: View, trial: Trial, found: Found, why: str) -> Move:
         """Try what was in force before against what was just tried."""
         lap_s = self._lap(view, trial.filled)[1] or trial.base_s
-        self._trial = Trial(
-            filled=trial.base,
-            base=trial.filled,
-            slots=trial.base_slots,
-            base_slots=trial.slots,
-            began=self._laps,
-            decodes=self._speeds.count,
-            load=trial.load,
-            bucket=trial.bucket,
-            base_s=lap_s,
-            by_rate=trial.by_rate,
-            first=verdict.close,
-        )
+        self._begin(trial.other_way(self._laps, self._speeds.count, lap_s, found))
+        return Move(trial.base_slots, f"{why}; once more the other way")
+
+    def _begin(self, trial: Trial) -> None:
+        self._trial = trial
         self._slow_reports = 0
-        self._rates.forget(trial.base_slots)
-        return Move(trial.base_slots, f"{verdict.why}; once more the other way")
+        self._rates.forget(trial.slots)
 
     def _try(self, view: View) -> Move | None:
         if not self._pauses.are_over(self._laps):
@@ -207,21 +198,20 @@ class SlotSearch:
         filled = worth_trying(view.stages, could, base, measured)
         if filled is None:
             return None
-        slots = view.slots_for(filled, self.demand)
-        self._trial = Trial(
-            filled=filled,
-            base=base,
-            slots=slots,
-            base_slots=view.slots,
-            began=self._laps,
-            decodes=self._speeds.count,
-            load=live,
-            bucket=bucket(self.demand),
-            base_s=lap_s,
-            by_rate=by_rate,
+        self._begin(
+            Trial(
+                filled=filled,
+                base=base,
+                slots=view.slots_for(filled, self.demand),
+                base_slots=view.slots,
+                began=self._laps,
+                decodes=self._speeds.count,
+                load=live,
+                bucket=bucket(self.demand),
+                base_s=lap_s,
+                by_rate=by_rate,
+            )
         )
-        self._slow_reports = 0
-        self._rates.forget(slots)
         allowed_ms = least_lap(view.stages, live, filled)
         why = (
             f"to try: a lap takes {lap_s * 1e3:.1f} ms, the devices allow "

@@ -1,7 +1,7 @@
 """One number of slots against another: when a trial ends, and who won. Pure."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from .rates import ENOUGH_BLOCKS as ENOUGH_RATE_BLOCKS
@@ -116,6 +116,22 @@ class Trial:
         if rates.blocks(self.slots) >= 2 * ENOUGH_RATE_BLOCKS:
             return Verdict(False, "the load was another all the time", learned=False)
         return None
+
+    def other_way(
+        self, began: int, decodes: int, base_s: float, found: Found
+    ) -> "Trial":
+        """``base`` against ``filled``, after ``found`` was."""
+        return replace(
+            self,
+            filled=self.base,
+            base=self.filled,
+            slots=self.base_slots,
+            base_slots=self.slots,
+            began=began,
+            decodes=decodes,
+            base_s=base_s,
+            first=found,
+        )
 
     def is_much(self, seconds: float) -> bool:
         """Whether a lap of so many seconds ends the trial."""
