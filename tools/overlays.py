@@ -18,6 +18,8 @@ from typing import Any
 import wheels
 from packaging.version import Version
 
+from sglang_ppfix.lab.launch import ENTRY_A_GLOBAL_RANK, cores_of_ranks
+
 ROOT = Path(__file__).parents[1]
 RECIPES = ROOT / "requirements" / "overlays.json"
 
@@ -39,12 +41,11 @@ def environment(release: Version) -> dict[str, str]:
     Raises:
         Offline: a package is neither in the cache nor in the registry.
     """
-    cores = sorted(os.sched_getaffinity(0))
     path = [python_path(release), os.environ.get("PYTHONPATH", "")]
     values = {"PYTHONPATH": os.pathsep.join(filter(None, path))}
-    if release < Version("0.5.19"):
-        # One entry a rank of tensor parallelism before; one a global rank since.
-        values["SGLANG_CPU_OMP_THREADS_BIND"] = f"{cores[0]}-{cores[-1]}"
+    if release < ENTRY_A_GLOBAL_RANK:
+        # The lab asks the release of its own process, which is the newest.
+        values["SGLANG_CPU_OMP_THREADS_BIND"] = cores_of_ranks(1, release)
     return values
 
 

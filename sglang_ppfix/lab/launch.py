@@ -15,6 +15,7 @@ from .config import LabConfig
 from .plugin import LAB_CONFIG
 
 HOST = "127.0.0.1"
+ENTRY_A_GLOBAL_RANK = Version("0.5.19")
 
 
 def command(config: LabConfig, port: int, model_folder: Path) -> list[str]:
@@ -49,7 +50,9 @@ def environment(config: LabConfig, device_file: Path) -> dict[str, str]:
         **os.environ,
         LAB_CONFIG: str(device_file),
         "SGLANG_EXTERNAL_MODEL_PACKAGE": "sglang_ppfix.lab.models",
-        "SGLANG_CPU_OMP_THREADS_BIND": _cores(config.pp_size, installed_release()),
+        "SGLANG_CPU_OMP_THREADS_BIND": cores_of_ranks(
+            config.pp_size, installed_release()
+        ),
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
@@ -58,11 +61,11 @@ def environment(config: LabConfig, device_file: Path) -> dict[str, str]:
     }
 
 
-def _cores(pp_size: int, release: Version | None) -> str:
-    """Cores of each rank; releases before 0.5.19 want one entry a rank of tensor
-    parallelism, of which the lab has one (``init_threads_binding``)."""
+def cores_of_ranks(pp_size: int, release: Version | None) -> str:
+    """Cores of each rank; before ``ENTRY_A_GLOBAL_RANK`` SGLang wants one entry a rank
+    of tensor parallelism, of which the lab has one (``init_threads_binding``)."""
     cores = sorted(os.sched_getaffinity(0))
-    if release is not None and release < Version("0.5.19"):
+    if release is not None and release < ENTRY_A_GLOBAL_RANK:
         return ",".join(map(str, cores))
     return "|".join(str(cores[rank % len(cores)]) for rank in range(pp_size))
 
