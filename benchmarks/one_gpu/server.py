@@ -16,7 +16,8 @@ from models import SHAPES
 from sglang_ppfix.lab import one_gpu
 from sglang_ppfix.lab.config import LabConfig
 from sglang_ppfix.lab.plugin import LAB_CONFIG
-from sglang_ppfix.lab.processes import end_group, free_port, start_group
+from sglang_ppfix.lab.ports import free_port
+from sglang_ppfix.lab.processes import end_group, start_group
 from sglang_ppfix.lab.server import LabServer
 from sglang_ppfix.lab.stage_time import (
     StageProfile,

@@ -1,35 +1,16 @@
-"""Processes and ports of the operating system (Linux)."""
+"""Processes of the operating system (Linux)."""
 
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .errors import LabError
-
 _STOP_S = 10.0
 _PR_SET_PDEATHSIG = 1
-
-
-def free_port(host: str, wanted: int | None) -> int:
-    """``wanted`` if it is free, else a free port.
-
-    Raises:
-        LabError: ``wanted`` is taken, or not a port.
-    """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, wanted or 0))
-        except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or "not a port"
-            raise LabError(f"port {wanted}: {reason}") from None
-        return int(probe.getsockname()[1])
 
 
 def start_group(

@@ -16,12 +16,15 @@ from typing import Any
 from .config import LabConfig
 from .errors import LabError
 from .launch import HOST, command, environment, write_model
-from .processes import end_group, free_port, start_group
+from .ports import free_port
+from .processes import end_group, start_group
 from .rank import DeviceFile
 from .stage_time import StageProfile
 
 _POLL_S = 0.25
 _CAUSE = re.compile(r"sglang-ppfix\b|[\w.]*(Error|Exception|Exit)\b")
+# SGLang does not end then: it waits ten minutes for its own warm-up.
+_NOT_BOUND = re.compile(r"error while attempting to bind on address.*")
 
 
 class LabServer:
@@ -213,9 +216,15 @@ class LabServer:
         begin = time.monotonic()
         while True:
             self.check_alive()
+            not_bound = _NOT_BOUND.search(self.log())
+            if not_bound:
+                raise LabError(f"the server can't listen: {not_bound.group()}")
             waited = time.monotonic() - begin
             if waited > self.config.start_timeout_s:
-                raise LabError(f"the server did not answer in {waited:.0f} s")
+                raise LabError(
+                    f"the server did not answer in {waited:.0f} s; "
+                    f"its log says: {self._cause()}"
+                )
             try:
                 self.get("/health", timeout_s=2.0)
             except LabError:

@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -113,3 +115,16 @@ def wait_for(condition, seconds: float) -> bool:
             return True
         time.sleep(0.1)
     return False
+
+
+def test_a_port_taken_in_the_meantime_is_named(tmp_path) -> None:
+    """SGLang itself waits ten minutes then; its line in the log may change."""
+    server = LabServer(LabConfig(stage_profile("4", 2)), tmp_path)
+    with socket.socket() as holder, ThreadPoolExecutor() as thread:
+        starting = thread.submit(server.start)
+        while not server.url:
+            time.sleep(0.01)
+        holder.bind(("127.0.0.1", int(server.url.rsplit(":", 1)[1])))
+        holder.listen()
+        with pytest.raises(LabError, match=r"can't listen: .*address already in use"):
+            starting.result(START_LIMIT_S)

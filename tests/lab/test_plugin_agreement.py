@@ -10,7 +10,8 @@ import pytest
 from helpers_plugin import plugin_config
 
 from sglang_ppfix.lab.launch import HOST, command, environment, write_model
-from sglang_ppfix.lab.processes import end_group, free_port, start_group
+from sglang_ppfix.lab.ports import free_port
+from sglang_ppfix.lab.processes import end_group, start_group
 from sglang_ppfix.lab.rank import DeviceFile
 
 PP_SIZE = 2

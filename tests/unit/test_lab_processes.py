@@ -1,17 +1,13 @@
-"""No process is left behind, and no port is taken from anybody."""
+"""No process is left behind."""
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import pytest
-
-from sglang_ppfix.lab.errors import LabError
-from sglang_ppfix.lab.processes import end_group, free_port, start_group
+from sglang_ppfix.lab.processes import end_group, start_group
 
 # A server whose child ignores every polite signal, and which leads it into the log.
 STUBBORN = """
@@ -76,20 +72,3 @@ def test_a_killed_parent_takes_the_server_along(tmp_path) -> None:
         assert wait_for(lambda: gone(server))
     finally:
         os.kill(int(log.read_text()), signal.SIGKILL)
-
-
-def test_a_taken_port_is_named() -> None:
-    """Starting on another port than asked for, or a traceback, would fail here."""
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        holder.listen()
-        port = holder.getsockname()[1]
-        with pytest.raises(LabError, match=f"port {port}: Address already in use"):
-            free_port("127.0.0.1", port)
-        assert free_port("127.0.0.1", None) != port
-
-
-def test_a_number_that_is_no_port_is_named() -> None:
-    """An OverflowError must not reach the user."""
-    with pytest.raises(LabError, match="port 99999: not a port"):
-        free_port("127.0.0.1", 99999)
