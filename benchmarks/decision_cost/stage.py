@@ -12,12 +12,13 @@ from sglang.srt.runtime_context import get_context
 from sglang.srt.sampling.sampling_params import SamplingParams
 from sglang.srt.server_args import ServerArgs
 
-from sglang_ppfix.hooks import cap, filling, memory, reports, timing
+from sglang_ppfix.hooks import cap, control, filling, memory, reports, timing
 from sglang_ppfix.hooks.ring import Ring, current_ring, open_ring
 from sglang_ppfix.lab import device
 from sglang_ppfix.settings import LogLevel, Settings
 
 KINDS = {
+    "idle": "an empty slot, nothing waits",
     "decode": "decode, nothing waits",
     "full": "decode, 8 wait, no row is free",
     "refused": "decode, 8 wait, share reached",
@@ -26,6 +27,7 @@ KINDS = {
 }
 WAITING = 8
 PROMPT, OUTPUT = 512, 256
+CHUNK = 2048
 
 
 def request(rid: str) -> Req:
@@ -49,10 +51,14 @@ class _Scheduler:
         self.server_args = SimpleNamespace(enable_metrics=False)
         self.max_running_requests = requests
         self.chunked_req = None
+        self.chunked_prefill_size = CHUNK
+        self.is_mixed_chunk = False
         self.enable_priority_preemption = False
         self.takes = 0
         held = [requests // slots] * slots
-        waiting = 0 if kind == "decode" else WAITING
+        waiting = 0 if kind in ("idle", "decode") else WAITING
+        if kind == "idle":
+            held[0] = 0
         if kind in ("admits one", "admits eight", "refused"):
             # Rows are free. A slot in its turn is below its share, or above it.
             self.takes = {"admits one": 1, "admits eight": 8, "refused": 0}[kind]
@@ -66,7 +72,7 @@ class _Scheduler:
             )
             for slot, size in enumerate(held)
         ]
-        self.mbs = list(self.running_mbs)
+        self.mbs = [batch if batch.reqs else None for batch in self.running_mbs]
         self.running_batch = self.running_mbs[0]
         self.waiting_queue = [request(f"waiting-{i}") for i in range(waiting)]
         free_rows = self.max_running_requests - requests
@@ -75,7 +81,8 @@ class _Scheduler:
 
     def get_next_batch_to_run(self, running_batch: Any, last_batch: Any) -> Any:
         new_batch, _ = self._get_new_batch_prefill_raw(None, running_batch)
-        return SimpleNamespace(batch_to_run=new_batch or running_batch)
+        decodes = running_batch if running_batch.reqs else None
+        return SimpleNamespace(batch_to_run=new_batch or decodes)
 
     def _get_new_batch_prefill_raw(self, delayer: Any, running_batch: Any) -> Any:
         if running_batch.batch_is_full or not self.waiting_queue:
@@ -91,6 +98,12 @@ class _Scheduler:
             reqs=adder.can_run_list, decoding_reqs=None, forward_mode=ForwardMode.EXTEND
         )
         return new, running_batch
+
+    def _pull_raw_reqs(self) -> list[Any]:
+        return []
+
+    def process_input_requests(self, recv_reqs: list[Any]) -> None:
+        pass
 
     def run_batch(self, batch: Any) -> None:
         pass
@@ -111,7 +124,9 @@ class _Adder(schedule_policy.PrefillAdder):  # type: ignore[misc]
         self.preempt_list: list[Any] = []
         self.log_input_tokens = 0
         self.new_token_ratio = 0.5
-        self.rem_chunk_tokens = None
+        self.rem_chunk_tokens = CHUNK
+        self.new_chunked_req = None
+        self.page_size = 1
         self.memory_budget = SimpleNamespace(total_offset=0.0)
 
     def add_one_req(self, req: Any, *_more: Any) -> Any:
@@ -130,6 +145,8 @@ class _HookedAdder(_Adder):
 def _hook() -> None:
     """Put the hooks on, as ``sglang_ppfix.hooks.table`` does on SGLang's classes."""
     hooks = (
+        (_HookedScheduler, _Scheduler, "_pull_raw_reqs", control),
+        (_HookedScheduler, _Scheduler, "process_input_requests", control),
         (_HookedScheduler, _Scheduler, "get_next_batch_to_run", filling),
         (_HookedScheduler, _Scheduler, "_get_new_batch_prefill_raw", filling),
         (_HookedScheduler, _Scheduler, "run_batch", timing),
@@ -139,6 +156,7 @@ def _hook() -> None:
         (_HookedAdder, _Adder, "__init__", memory),
     )
     wrappers = {
+        "_pull_raw_reqs": "pull_raw_reqs",
         "_get_new_batch_prefill_raw": "get_new_batch_prefill_raw",
         "_pp_send_dict_to_next_stage": "send_dict",
         "_pp_recv_typed_dict": "recv_typed_dict",
@@ -203,7 +221,10 @@ class Stage:
 
 def _step(scheduler: Any) -> None:
     batch = scheduler.running_batch
+    scheduler.process_input_requests(scheduler._pull_raw_reqs())
     plan = scheduler.get_next_batch_to_run(running_batch=batch, last_batch=None)
+    if plan.batch_to_run is None:
+        return
     scheduler.run_batch(plan.batch_to_run)
     scheduler._pp_send_dict_to_next_stage({}, None, "proxy")
     scheduler._pp_send_dict_to_next_stage({}, None, "output")

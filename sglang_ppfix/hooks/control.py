@@ -53,6 +53,8 @@ def process_input_requests(
     Stock gets a new list: the one received is what the next stage is sent.
     """
     recv_reqs = kwargs["recv_reqs"] if "recv_reqs" in kwargs else args[0]
+    if not recv_reqs:  # nearly always, in every turn of every slot
+        return wrapped(*args, **kwargs)
     messages = [item for item in recv_reqs if is_message(item)]
     if not messages:
         return wrapped(*args, **kwargs)

@@ -96,6 +96,8 @@ class Ring:
 
     def pending_codes(self) -> dict[str, int]:
         """What waits to be sent; it is handed out once."""
+        if not self._pending:
+            return self._pending
         codes, self._pending = self._pending, {}
         return codes
 

@@ -5,6 +5,9 @@ from collections.abc import Callable, Sequence
 
 #: Weight of the newest value in a running mean.
 NEWEST = 0.05
+#: One lap in so many, idle ones too, has its CPU time taken: a call into the kernel a
+#: turn.
+CPU_EVERY = 8
 
 
 class Laps:
@@ -24,7 +27,8 @@ class Laps:
         last_decode_s: the same, None also after a prefill in it.
         decode_tokens: tokens that decode forwards made, prefills' first ones left out.
         cpu_filled_s, cpu_empty_s: mean CPU time of the scheduler's thread per turn
-            of a slot that makes a forward, and of one that makes none. Waiting
+            of a slot that makes a forward, and of one that makes none, in one lap of
+            ``CPU_EVERY``. Waiting
             actively for a GPU counts, so on a GPU this is no measure of work.
     """
 
@@ -47,7 +51,9 @@ class Laps:
         self.sizes = [0] * length
         self._prefilled = False
         self._started: float | None = None
-        self._cpu = time.thread_time()
+        # CPU time when the last turn ended, in a lap in which it is taken.
+        self._cpu: float | None = None
+        self._laps = 0
         #: Whether any slot made a forward in the last lap.
         self.busy = False
 
@@ -63,7 +69,8 @@ class Laps:
         Returns:
             Whether this ends a lap in which a slot made a forward.
         """
-        self._count_cpu(size > 0)
+        if self._cpu is not None:
+            self._cpu = self._count_cpu(self._cpu, size > 0)
         self.sizes[slot] = size
         self._prefilled = self._prefilled or (size > 0 and not decode)
         if decode:
@@ -73,6 +80,8 @@ class Laps:
         return self._end_lap(self.sizes, spread)
 
     def _end_lap(self, sizes: Sequence[int], spread: int) -> bool:
+        self._laps += 1
+        self._cpu = time.thread_time() if self._laps % CPU_EVERY == 0 else None
         now = self._clock()
         took = None if self._started is None else now - self._started
         self._started = now
@@ -94,13 +103,14 @@ class Laps:
         self.even = self._mean(self.even, -(-sum(sizes) // spread))
         return True
 
-    def _count_cpu(self, filled: bool) -> None:
+    def _count_cpu(self, since: float, filled: bool) -> float:
+        """Count what a turn took; what the next one counts from."""
         now = time.thread_time()
-        took, self._cpu = now - self._cpu, now
         if filled:
-            self.cpu_filled_s = self._mean(self.cpu_filled_s, took)
+            self.cpu_filled_s = self._mean(self.cpu_filled_s, now - since)
         else:
-            self.cpu_empty_s = self._mean(self.cpu_empty_s, took)
+            self.cpu_empty_s = self._mean(self.cpu_empty_s, now - since)
+        return now
 
     @staticmethod
     def _mean(mean: float, value: float) -> float:

@@ -1,6 +1,6 @@
 """Laps and the stage clock, on a clock that the test moves."""
 
-from sglang_ppfix.observe.laps import Laps
+from sglang_ppfix.observe.laps import CPU_EVERY, Laps
 from sglang_ppfix.observe.stage_clock import StageClock
 
 
@@ -34,6 +34,23 @@ def test_a_lap_with_a_prefill_is_stretched_and_not_in_the_mean():
     run_laps(laps, clock, [4, 0], 0.9, decode=False)
     assert laps.stretched == 1
     assert round(laps.lap_s, 6) == 0.1
+
+
+def test_cpu_time_is_taken_in_one_lap_of_many(monkeypatch):
+    """Catches a call into the kernel in every turn, and a turn that is charged with
+    the laps between."""
+    clock, calls = [0.0], []
+
+    def thread_time():
+        calls.append(clock[0])
+        return clock[0]
+
+    monkeypatch.setattr("time.thread_time", thread_time)
+    laps = Laps(2, lambda: clock[0])
+    run_laps(laps, clock, [1, 0], 0.25, times=3 * CPU_EVERY + 1)
+    assert len(calls) == 3 * 3
+    # The clock moves in a lap's first turn only.
+    assert (laps.cpu_filled_s, laps.cpu_empty_s) == (0.25, 0)
 
 
 class FakeEvent:
