@@ -26,9 +26,13 @@ class Cap:
             return derive_cap(self.rows, slots)
         return stock_cap(self.rows, self.stages)
 
+    def is_given(self) -> bool:
+        """Whether the user gave the cap, at start or since."""
+        return self.given or compat.read_cap() != self._ours
+
     def follow(self, policy: Policy, slots: int) -> None:
         """Set the cap for a policy, unless the user gave one at start or since."""
-        self.given = self.given or compat.read_cap() != self._ours
+        self.given = self.is_given()
         if self.given:
             return
         wanted = self.wanted(policy, slots)

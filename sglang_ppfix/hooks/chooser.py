@@ -51,7 +51,7 @@ class Chooser:
                 ring.slots,
                 ring.length,
                 ring.default_slots(),
-                compat.read_cap() if current_cap().given else None,
+                compat.read_cap() if current_cap().is_given() else None,
                 self._stages(),
             )
         )

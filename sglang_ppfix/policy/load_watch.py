@@ -17,11 +17,13 @@ class LoadWatch:
 
     Attributes:
         chosen_for: requests in flight; 0 before the first choice.
+        differed: whether the load was another in the last look, and the next one has
+            to confirm it.
     """
 
     def __init__(self) -> None:
         self.chosen_for = 0
-        self._differed = False
+        self.differed = False
         self._recent: deque[int] = deque(maxlen=PEAK_LAPS)
 
     def add(self, live: int) -> None:
@@ -43,7 +45,9 @@ class LoadWatch:
         factor = demand / max(self.chosen_for, 0.1)
         differs = not 1 / LOAD_CHANGED < factor < LOAD_CHANGED
         differs = differs and abs(demand - self.chosen_for) >= LEAST_CHANGE
-        before, self._differed = self._differed, differs
+        if demand < self.chosen_for and len(self._recent) < PEAK_LAPS:
+            differs = False  # the tail of a burst, after a pause
+        before, self.differed = self.differed, differs
         return not self.chosen_for or (differs and before)
 
 

@@ -18,6 +18,8 @@ BLOCK_LAPS = 16
 KEPT = 32
 #: Values that a rate needs, and with which it is known as well as it will be.
 LEAST_BLOCKS, ENOUGH_BLOCKS = 8, 16
+#: Laps after requests were spread that do not count: a new size may be slow once.
+_FIRST_LAPS = 4
 #: A handful of values may lie together by chance.
 _LEAST_ERROR = 0.005
 
@@ -43,7 +45,7 @@ class Rates:
         self._blocks: dict[int, deque[_Block]] = {}
         self._running = _Block()
         self._slots = 0
-        self._arrived = False
+        self._arrived = 0
 
     def add(
         self, slots: int, occupancy: Sequence[int], tokens: int, seconds: float
@@ -61,11 +63,12 @@ class Rates:
         if slots != self._slots:
             self._slots = slots
             self.pause()
-        self._arrived = self._arrived or (
+        if self._arrived or (
             sum(held > 0 for held in occupancy) == min(slots, live)
             and is_even(occupancy)
-        )
-        if not self._arrived:
+        ):
+            self._arrived += 1
+        if self._arrived <= _FIRST_LAPS:
             return
         block = self._running
         block.laps += 1
@@ -79,7 +82,7 @@ class Rates:
     def pause(self) -> None:
         """Laps were missed: what comes does not belong to what was."""
         self._running = _Block()
-        self._arrived = False
+        self._arrived = 0
 
     def forget(self, slots: int | None = None) -> None:
         """Forget the laps of a number of slots, or all."""

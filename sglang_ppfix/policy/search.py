@@ -16,7 +16,7 @@ from .rates import LEAST_BLOCKS as LEAST_RATE_BLOCKS
 from .rates import Rates
 from .speeds import Speeds
 from .stage_watch import Stages, StageWatch
-from .trial import LEAST_BLOCKS, Found, Trial
+from .trial import LEAST_BLOCKS, MUCH_SLOWER, Found, Trial
 from .view import Move, View
 
 
@@ -34,7 +34,8 @@ class SlotSearch:
         self._left: int | None = None
         self._pauses = Pauses()
         self._failures = Failures()
-        self._settled: dict[int, int] = {}
+        #: By load: filled slots that won, and seconds of their lap, 0 if not known.
+        self._settled: dict[int, tuple[int, float]] = {}
         self._watch = StageWatch()
         self._stages: Stages = []
         self._slow_reports = 0
@@ -89,7 +90,9 @@ class SlotSearch:
             return self._other_stages(view, demand)
         if self._trial is not None:
             return self._judge(view, self._trial)
-        return None if self._watch.differed else self._try(view)
+        if self._watch.differed or self._load.differed:
+            return None
+        return self._try(view)
 
     def _resume(self) -> None:
         """Others decided for a while: nothing of it counts."""
@@ -97,8 +100,8 @@ class SlotSearch:
             self._left = self._trial.base_slots
         self._trial = None
         self._load.pause()
-        self._speeds.pause()
-        self._rates.pause()
+        self._speeds = Speeds()
+        self._rates = Rates()
 
     def _other_stages(self, view: View, demand: int) -> Move | None:
         """Nothing that was measured holds any more."""
@@ -116,24 +119,38 @@ class SlotSearch:
         grown = demand > self._load.chosen_for
         self._load.chosen_for = demand
         self._rates.forget()
+        slots = view.slots
         # A trial that was cut off says nothing, and may not come again at once.
         if self._trial is not None:
+            slots = self._trial.base_slots
             self._end(self._trial, 0)
         widest = min(view.widest, demand)
+        if bucket(demand) in self._settled:
+            return self._move(view, self._known(view, demand, widest), why)
         # Fewer slots that were right for a smaller load may be wrong for its prompts.
-        now = widest if grown else view.filled(self.demand)
-        settled = self._settled.get(bucket(demand))
-        filled = max(settled or now, view.fewest(demand))
-        # What was best here before is left only for a clear sign against it.
-        margin = WORTH_TRYING if settled is None else PROBE
+        now = widest if grown else min(slots, view.most, demand)
+        filled = max(now, view.fewest(demand))
         widest_ms = least_lap(view.stages, demand, widest)
         if not is_foretold(view.stages, demand, filled, widest_ms) or (
-            least_lap(view.stages, demand, filled) > widest_ms * (1 + margin)
+            least_lap(view.stages, demand, filled) > widest_ms * (1 + WORTH_TRYING)
         ):
             filled = widest
         return self._move(view, filled, why)
 
+    def _known(self, view: View, demand: int, widest: int) -> int:
+        """What was best at such a load, unless the devices clearly speak against it:
+        they take longer than the lap did, and longer than they would if spread."""
+        best, lap_s = self._settled[bucket(demand)]
+        filled = max(best, view.fewest(demand))
+        least_ms = least_lap(view.stages, demand, filled)
+        slower = least_ms > lap_s * 1e3 * (1 + MUCH_SLOWER)
+        narrow = least_ms > least_lap(view.stages, demand, widest) * (1 + PROBE)
+        return widest if slower and narrow else filled
+
     def _judge(self, view: View, trial: Trial) -> Move | None:
+        if trial.filled < view.fewest(trial.load):
+            self._end(trial, 0)
+            return Move(trial.base_slots, f"a cap of {view.cap} was given")
         verdict = trial.judge(
             self._laps, self._least_s(view, trial), self._speeds, self._rates
         )
@@ -147,8 +164,9 @@ class SlotSearch:
         better, worse = trial.filled, trial.base
         if not verdict.won:
             better, worse = worse, better
-        self._settled[trial.bucket] = better
         lap_s = self._lap(view, better)[1]
+        self._settled[trial.bucket] = better, lap_s
+        self._failures.forget(trial.bucket, better)
         self._failures.add(trial.bucket, worse, self._laps, lap_s)
         changes = (not verdict.won) + (1 if trial.first is None else 2)
         self._end(trial, changes)

@@ -107,7 +107,7 @@ class Trial:
         what = "a token" if self.by_rate else "the lap"
         if found is not None:
             much = found.log_ratio - 2 * found.error > MUCH_SLOWER
-            if found.blocks >= 4 and much:
+            if found.blocks >= 4 and much and not self._may_gain(rate, rates):
                 return Verdict(False, self._says(what, found))
             if self._is_clear(found) and self._is_known(rate):
                 return self._decide(found, rate, self._says(what, found))
@@ -136,6 +136,14 @@ class Trial:
     def is_much(self, seconds: float) -> bool:
         """Whether a lap of so many seconds ends the trial."""
         return seconds > self.base_s * (1 + MUCH_SLOWER)
+
+    def _may_gain(self, rate: Difference | None, rates: Rates) -> bool:
+        """Whether laps with prompts may make good what laps without are slower."""
+        if self.by_rate:
+            return False
+        if rate is not None:
+            return rate.log_ratio < 0
+        return rates.lap(self.base_slots)[1] > self.base_s * (1 + MUCH_SLOWER)
 
     def _decide(self, found: Difference, rate: Difference | None, why: str) -> Verdict:
         token = None if rate is None else rate.log_ratio
@@ -178,6 +186,8 @@ class Trial:
 
 
 def _wins(found: Found, fewer: bool) -> bool:
+    if found.token is not None and found.token < -CLOSE:
+        return True  # whatever laps without prompts say: it is what clients see
     if found.lap > (TIE if fewer else -TIE):
         return False
     return found.token is None or found.token <= LOSS
