@@ -37,7 +37,7 @@ LEAST_LAPS = 600
 
 def kimi() -> list[list[float]]:
     """Distinct experts of 384 that b requests of top-8 touch, at 0.2 ms each, over 8 ms
-    (DESIGN: why stage time grows with the micro-batch)."""
+    (docs/law.md: why stage time grows with the micro-batch)."""
     return [[b, 8 + 0.2 * 384 * (1 - (1 - 8 / 384) ** b)] for b in range(0, ROWS + 1)]
 
 

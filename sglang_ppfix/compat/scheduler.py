@@ -157,7 +157,7 @@ def retract_steps() -> int:
 def out_of_scope(scheduler: Any) -> str | None:
     """Why this scheduler keeps stock behaviour, or None.
 
-    Source: DESIGN of the plugin; each of these is untested or has its own loop.
+    Each of these is untested, or has a loop of its own.
     """
     args = scheduler.server_args
     if str(args.disaggregation_mode) not in ("null", "None"):

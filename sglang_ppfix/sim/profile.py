@@ -13,7 +13,6 @@ class CpuTimes:
     """CPU of one scheduler process (each rank has its own), seconds.
 
     The defaults are an estimate for SGLang with CUDA graphs on a server CPU.
-    Measure yours: docs/simulator.md.
 
     Attributes:
         idle: any turn, also of an empty slot: take in requests, schedule.

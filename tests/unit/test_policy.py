@@ -108,7 +108,7 @@ def test_an_empty_ring_is_filled_evenly(slots, waiting):
 @pytest.mark.parametrize(
     ("occupancy", "slot", "waiting", "share"),
     [
-        ([1, 0, 0, 0], 1, 7, 2),  # the burst of DESIGN: 1, then 2, 2, 2
+        ([1, 0, 0, 0], 1, 7, 2),  # a burst of 8 that comes one by one: 1, then 2, 2, 2
         ([5, 0, 0, 0], 1, 1, 1),  # a full slot does not raise the others' share
         ([8, 8, 8, 8], 2, 5, 8),  # no rows: nothing to take
         ([8, 8, 7, 8], 2, 5, 8),  # one row is free, and it is this slot's
