@@ -28,8 +28,8 @@ class Laps:
         decode_tokens: tokens that decode forwards made, prefills' first ones left out.
         cpu_filled_s, cpu_empty_s: mean CPU time of the scheduler's thread per turn
             of a slot that makes a forward, and of one that makes none, in one lap of
-            ``CPU_EVERY``. Waiting
-            actively for a GPU counts, so on a GPU this is no measure of work.
+            ``CPU_EVERY``. Waiting actively for a GPU counts, so on a GPU this is no
+            measure of work.
     """
 
     def __init__(self, length: int, clock: Callable[[], float] = time.monotonic):

@@ -82,11 +82,6 @@ class Speeds:
             times.values.append((self.count, fmean(times.running)))
             times.running = []
 
-    def pause(self) -> None:
-        """Laps were missed: what comes does not belong to what was."""
-        for times in self._times.values():
-            times.running = []
-
     def laps(self, demand: int, least_blocks: int) -> dict[int, tuple[int, float]]:
         """(requests in flight, seconds) of a lap that is known best near ``demand``, by
         filled slots, where it has ``least_blocks`` values."""
